@@ -25,7 +25,7 @@
     * TooManyRequests         more requests than a key may send            429
     Unavailable
     * EngineNotReady          the engine does not process batches now      503
-    * TooManyConnections      the service has its most connections         503
+    * TooManyConnections      the service has too many connections         503
     * EngineReplaced          another engine has taken over                (ends sluice engine)
 
 ``api.problems`` maps these errors, and all others, to the status codes.

@@ -30,15 +30,17 @@ if TYPE_CHECKING:
 
 HostOption = Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")]
 PortOption = Annotated[int | None, typer.Option(help="Port to listen on.", show_default="8080")]
-CertificateOption = Annotated[Path | None, typer.Option(help="Certificate chain, PEM: the API speaks TLS.")]
+CertificateOption = Annotated[
+    Path | None, typer.Option(help="Certificate chain, PEM; with it the API speaks TLS.")
+]
 PrivateKeyOption = Annotated[
-    Path | None, typer.Option(help="Its private key, PEM.", show_default="in --tls-cert")
+    Path | None, typer.Option(help="Private key of the certificate, PEM.", show_default="in --tls-cert")
 ]
 ClientCaOption = Annotated[
-    Path | None, typer.Option(help="Certificates that sign those of clients, PEM: clients need one.")
+    Path | None, typer.Option(help="CA certificates, PEM; with them each client needs a certificate.")
 ]
 InsecureOption = Annotated[
-    bool, typer.Option("--insecure", help="Let everybody in who reaches the address, without a key.")
+    bool, typer.Option("--insecure", help="Admit all clients that reach the address, without a key.")
 ]
 LogLevelOption = Annotated[
     str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.", show_default="INFO")
@@ -90,10 +92,10 @@ def api(
     insecure: InsecureOption = False,
     log_level: LogLevelOption = None,
 ) -> None:
-    """Run only the API; an engine runs on the same catalog and data directory. There may be several APIs.
+    """Run only the API, beside an engine in another process on the same catalog and data directory.
 
-    All processes of a service need the same settings (SLUICE_...), above all the settings of plans and
-    buckets.
+    Several APIs may run. All processes of a service need the same settings (SLUICE_...), above all the
+    settings of plans and buckets.
     """
     settings = load_settings(
         data_dir=data_dir,
@@ -191,12 +193,14 @@ def demo(
             show_default="86400, auctions 3600; with --once, all at once",
         ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Run all of it, print the results, exit.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Process all rows, print the results, and exit.")
+    ] = False,
     auctions: Annotated[
-        bool, typer.Option("--auctions", help="Made-up auctions and bids that show punctuations instead.")
+        bool, typer.Option("--auctions", help="Replay generated auctions and bids, which show punctuations.")
     ] = False,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Where to keep it.", show_default="fresh, removed")
+        Path | None, typer.Option(help="Directory to keep the demo's data in.", show_default="fresh, removed")
     ] = None,
     host: HostOption = None,
     port: PortOption = None,
@@ -210,7 +214,7 @@ def demo(
     if write is not None:
         if auctions:
             raise typer.BadParameter(
-                "it writes flights and weather alone, so leave out --auctions", param_hint="--write"
+                "it writes only flights and weather, so leave out --auctions", param_hint="--write"
             )
         from service.demo.workload import write_workload
 

@@ -145,7 +145,7 @@ def _check_parameters(request: Request, known: list[str]) -> None:
     faults = []
     for name in request.query_params:
         if name not in known:
-            hint = nearest_or_known(name, known) or "This route takes none."
+            hint = nearest_or_known(name, known) or "This route takes no parameters."
             faults.append(RequestFault("query", (name,), f'parameter "{name}" is not known', hint))
     if faults:
         raise InvalidRequest(*faults)

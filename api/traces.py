@@ -140,7 +140,7 @@ class Traces:
             manifest = next((m for m in manifests if _end(m, posted.stream_id) > posted.last), None)
             if manifest is None:
                 left.append(posted)
-            elif manifest.committed_at_us * _US > posted.began_ns:  # else they were posted before
+            elif manifest.committed_at_us * _US > posted.began_ns:  # else they were posted earlier
                 self._batch(posted, manifest, seen_ns)
         with self._lock:
             self._waiting = [*left, *self._waiting]

@@ -3,8 +3,8 @@
 InvalidInput
 * ExpressionFailed      an expression takes more time or memory than allowed
 Unavailable
-* PromiseBroken         a row has values that its stream had promised not to repeat
-* StorageDown           the object store cannot be reached, or refuses
+* PromiseBroken         a row repeats values that its stream promised not to repeat
+* StorageDown           the object store cannot be reached, or refuses a request
 * WriterReplaced        another engine writes the segments now
 InternalError
 * CorruptPayload        bytes that reached a bucket are not a payload
@@ -80,7 +80,7 @@ class ExpressionFailed(InvalidInput):
     Workers also raise this error, and the engine finds it in Spark's trace (``find_failed_expression``).
 
     Attributes:
-        digest: Which expression: see ``expression_digest``.
+        digest: Digest of the expression (``expression_digest``).
     """
 
     code = "expression-failed"

@@ -3,23 +3,23 @@
 InvalidInput
 * CqlSyntaxError        the text is not CQL
 * UnsupportedCql        a construct that CQL does not support
-* UnknownStream         FROM names no stream
-* UnknownColumn         no stream has the column, or the name before the dot is unknown
-* AmbiguousColumn       both streams have the column
-* UnknownFunction       no scalar function has the name
-* TypeMismatch          an operator or function does not take these types
-* NoWindow              a stream without a window
-* InvalidWindow         zero, negative, too long, or given twice
+* UnknownStream         FROM names a stream that is not registered
+* UnknownColumn         the column, or the name before its dot, does not exist
+* AmbiguousColumn       several streams have the column
+* UnknownFunction       the scalar function does not exist
+* TypeMismatch          an operator or function does not accept these types
+* NoWindow              a stream of the query has no window
+* InvalidWindow         a window is zero, negative, too long, or given twice
 * NoEquiKey             no condition compares the two streams
-* KeyTypeMismatch       key columns of types that cannot be compared exactly
-* InvalidOutput         result columns without a usable name
-* UnknownStrategy       no strategy has the name
-* InvalidProbe          no way to search slices has the name, or it does not suit the family
-* InvalidChain          boundaries that do not form a chain for the queries
+* KeyTypeMismatch       key columns have types that cannot be compared exactly
+* InvalidOutput         a result column has no type or no usable name
+* UnknownStrategy       the strategy does not exist
+* InvalidProbe          a way to search slices does not exist, or does not fit the family
+* InvalidChain          boundaries do not form a chain for the queries
 * UnknownBoundary       a slice is named by a boundary that does not exist
-* NoSharedChain         a family without a single chain to split or merge
+* NoSharedChain         a family has no single chain to split or merge
 * NotRewritable         a part of a query cannot be replaced alone
-* UnknownFamily         no family of queries has that id or key
+* UnknownFamily         no family of queries has the requested id or key
 * UnknownStatistic      a statistic is about a stream or filter that does not exist
 InternalError
 * InvalidPlan           a plan breaks an invariant
@@ -40,13 +40,13 @@ class CqlSyntaxError(InvalidInput):
 
 
 class UnsupportedCql(InvalidInput):
-    """CQL does not support a construct of the text."""
+    """A construct that CQL does not support."""
 
     code = "unsupported-cql"
 
 
 class UnknownStream(InvalidInput):
-    """FROM names no registered stream."""
+    """FROM names a stream that is not registered."""
 
     code = "unknown-stream"
 
@@ -58,19 +58,19 @@ class UnknownColumn(InvalidInput):
 
 
 class AmbiguousColumn(InvalidInput):
-    """Both streams have a column with that name."""
+    """A column is named without its stream, but several streams have a column of this name."""
 
     code = "ambiguous-column"
 
 
 class UnknownFunction(InvalidInput):
-    """No scalar function has that name."""
+    """The text calls a scalar function that does not exist."""
 
     code = "unknown-function"
 
 
 class TypeMismatch(InvalidInput):
-    """An operator or function does not take values of these types."""
+    """An operator or function does not accept values of these types."""
 
     code = "type-mismatch"
 
@@ -94,7 +94,7 @@ class NoEquiKey(InvalidInput):
 
 
 class KeyTypeMismatch(InvalidInput):
-    """Two key columns have types that do not compare exactly."""
+    """Two key columns have types that cannot be compared exactly."""
 
     code = "key-type-mismatch"
 
@@ -106,7 +106,7 @@ class InvalidOutput(InvalidInput):
 
 
 class UnknownStrategy(InvalidInput):
-    """No strategy has that name."""
+    """A request names a strategy that does not exist."""
 
     code = "unknown-strategy"
 
@@ -118,7 +118,7 @@ class InvalidProbe(InvalidInput):
 
 
 class InvalidChain(InvalidInput):
-    """The given boundaries do not form a chain for the queries."""
+    """Boundaries that do not form a chain for the queries."""
 
     code = "invalid-chain"
 
@@ -148,7 +148,7 @@ class NotRewritable(InvalidInput):
 
 
 class UnknownFamily(InvalidInput):
-    """No family of queries has that id or key."""
+    """A request names a family by an id or key that no family has."""
 
     code = "unknown-family"
 

@@ -5,7 +5,7 @@ InvalidInput
 * ChangedTwice          two changes of a list are for the same query
 * DataDirUnusable       the data directory cannot be made or written
 * EventRejected         an event does not fit its stream's schema
-* InvalidChanges        several changes of a list cannot be made, so none was
+* InvalidChanges        some changes of a list cannot be made, so the list is refused
 * InvalidCursor         a cursor was not given out by this service for this query
 * InvalidGenerator      a generator's settings do not fit its stream
 * InvalidKey            a key with this name, these scopes or this limit cannot be made
@@ -53,7 +53,7 @@ Unavailable
 * CheckpointDamaged     an entry of Spark's logs is incomplete, or Spark's state cannot be read
 * CheckpointLost        the checkpoint lacks batches of the catalog and cannot repeat them
 * ClassArchiveNotMade   the JVM could not make an archive of its classes
-* CorruptInput          a listed file turned out to be unreadable
+* CorruptInput          a file cannot be read, although it was readable when listed
 * DataDirMoved          the data directory was moved elsewhere, or a move to it is not complete
 * DemoDataMissing       the package with the demo's data is not installed
 * DiskFailed            a file cannot be written: the disk is full, read-only or damaged
@@ -69,7 +69,7 @@ Unavailable
 * OtherLife             catalog, data directory and checkpoint do not belong together
 * SecretMissing         the environment variable of a secret is not set, or its file cannot be read
 * ServiceFailed         the service could not be reached, or failed
-* WorkerDiffers         a worker has another Python, other packages or another time, or no worker answers
+* WorkerDiffers         a worker's Python, packages or clock differ from the engine's, or no worker answers
 * UserUnknown           the user that the process runs as has no name, and Spark does not start without one
 * StorageDiffers        workers and the engine do not see the same files
 * SinkFailed            a sink did not accept a delivery
@@ -161,10 +161,10 @@ class FileRefused(InvalidInput):
 
 
 class InvalidChanges(InvalidInput):
-    """Several changes of a list cannot be made, so none was.
+    """Some changes of a list cannot be made, so the whole list is refused.
 
     Attributes:
-        errors: Error of each change that cannot be made; its path is the change's place in the list.
+        errors: Error of each change that cannot be made; the error's path is the change's place in the list.
     """
 
     code = "invalid-changes"
@@ -343,7 +343,8 @@ class ResultsExpired(NotFound):
         since = (_EPOCH + timedelta(microseconds=kept_since_us)).strftime("%Y-%m-%d %H:%M:%S UTC")
         super().__init__(
             f'results after cursor "{cursor}" are not kept any more',
-            detail=f"Of this query {dropped} results were dropped; those of batches since {since} are kept.",
+            detail=f"{dropped} results of this query were dropped; results of batches since {since} "
+            "are kept.",
             hint="Read without a cursor to start at the first result that is kept. The setting "
             "SLUICE_RESULT_RETENTION says how long results are kept.",
         )
@@ -466,7 +467,7 @@ class ClassArchiveNotMade(Unavailable):
 
 
 class CorruptInput(Unavailable):
-    """A listed file turned out to be unreadable; only a recorded decision may leave it out.
+    """A listed file cannot be read; it is left out only once the catalog records that it is set aside.
 
     Attributes:
         stream_id: Stream of the file.
@@ -526,7 +527,7 @@ def disk_failed(error: OSError) -> DiskFailed | None:
     reason = (error.strerror or "").strip()
     return DiskFailed(
         f"{reason[:1].lower()}{reason[1:]}{file}",
-        hint="Free some space, or make the file system writable, and start again: what was done is kept.",
+        hint="Free some space, or make the file system writable, and start again; finished work is kept.",
     )
 
 
@@ -543,7 +544,7 @@ class EventLogDown(Unavailable):
 
 
 class InputChanged(Unavailable):
-    """A file was changed after it was listed: a repeated batch would have other rows."""
+    """A file was changed after it was listed, so a repeated batch would read different rows."""
 
     code = "input-changed"
 
@@ -599,7 +600,7 @@ class ServiceFailed(Unavailable):
 
 
 class WorkerDiffers(Unavailable):
-    """A worker has another Python, other packages or another time, or no worker answers."""
+    """A worker's Python, packages or clock differ from the engine's, or no worker answers."""
 
     code = "worker-differs"
 

@@ -41,7 +41,7 @@ def setup_logging(level: str = "INFO", form: str = "text") -> None:
     """Send every log line to stderr; called once, by the command line or the service.
 
     Args:
-        level: Least level that is logged.
+        level: Lowest level that is logged.
         form: ``text`` or ``json``.
     """
     handler = _ToStderr()
@@ -76,7 +76,7 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 class _Repeats(logging.Filter):
-    """Filter that drops warnings repeated within a minute; the next has their number as ``repeated``."""
+    """Filter that drops warnings repeated within a minute; field ``repeated`` of the next counts them."""
 
     def __init__(self) -> None:
         super().__init__()

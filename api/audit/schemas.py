@@ -43,5 +43,5 @@ class AuditPage(BaseModel):
     """A page of the audit log."""
 
     items: list[AuditEntryOut]
-    next_cursor: str | None = Field(description="The next `after`; null on the last page.")
+    next_cursor: str | None = Field(description="Send as `after` for the next page; null on the last one.")
     has_more: bool

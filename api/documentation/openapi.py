@@ -36,7 +36,7 @@ takes effect at a micro-batch boundary, without a restart of the job.
   true even after a crash of the service between change and answer; posted events are stored once. Requests to
   the engine are carried out again.
 * **Changes of the plan** take `If-Match` with the plan version they were made for, and `wait` in seconds.
-* **Collections** page with `after` and `limit`; `next_cursor` is the next `after`.
+* **Collections** are paged: `limit` is the size of a page, and `next_cursor` is the `after` of the next page.
 * **Access**: on a loopback address no key is needed; elsewhere each operation needs a key with the scope that
   its security requirement names: `read`, `ingest`, `write` or `admin`.
 * **Values**: timestamps are ISO 8601 with `Z` and microseconds, decimals are strings, and the doubles that

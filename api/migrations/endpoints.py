@@ -44,7 +44,7 @@ _ERRORS = (
             "model": MigrationOut | DryRunOut,
             "description": "Active (only with `wait`), or the expected effect (with `dry_run`).",
         },
-        202: {"model": MigrationOut, "description": "Logged; active with a later batch."},
+        202: {"model": MigrationOut, "description": "Logged; it becomes active with a later batch."},
     },
 )
 async def migrate(

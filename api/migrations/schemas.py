@@ -79,7 +79,7 @@ class TookOut(BaseModel):
     )
     batch_seconds: float = Field(description="Seconds from the start of this batch to its commit.")
     median_batch_seconds: float | None = Field(
-        description="Median duration of the batches before it, in seconds."
+        description="Median duration of the batches before this batch, in seconds."
     )
     median_of: int = Field(description="Number of batches from which the median is computed.")
     ratio: float | None = Field(description="Duration of the batch divided by the median.")

@@ -99,7 +99,9 @@ def show_plan(
     workspace: WorkspaceDep,
     form: Format = "json",
     detail: Detail = "full",
-    if_none_match: Annotated[str | None, Header(description="`ETag` of the plan that is known.")] = None,
+    if_none_match: Annotated[
+        str | None, Header(description="`ETag` of the plan that the client has.")
+    ] = None,
 ) -> Response:
     """Show the newest plan version: families, joins, slices, queries and unions, with their costs.
 
@@ -137,8 +139,8 @@ def preview_plan(body: PreviewIn, workspace: WorkspaceDep) -> Response:
 
     The answer contains the resulting plan, the primitives (steps) that lead from the running plan to it, and
     the memory and CPU cost under every strategy for comparison. Statistics in the body have precedence over
-    those that the job has measured. Statistics that are neither in the body nor measured are sampled from the
-    inputs.
+    statistics that the job has measured. Statistics that are neither in the body nor measured are sampled
+    from the inputs.
     """
     document = preview_document(workspace.plans.preview(body.to_request()), now_us=wall_clock_us())
     answer = PreviewOut.model_validate(document).model_dump(mode="json")

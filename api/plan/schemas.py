@@ -88,7 +88,7 @@ class PreviewIn(BaseModel):
     )
     chain: ChainDocument | None = Field(
         default=None,
-        description="Ends of slices: a chain whose cost is reported next to those of the strategies.",
+        description="Ends of slices: a chain whose cost is reported next to the costs of the strategies.",
     )
 
     def to_request(self) -> PreviewRequest:

@@ -311,7 +311,7 @@ async def export_results(
     until: Annotated[
         str | None,
         Query(
-            description="Cursor of the last result to export; by default that of the newest result.",
+            description="Cursor of the last result to export; by default, the cursor of the newest result.",
             examples=["9.10"],
         ),
     ] = None,

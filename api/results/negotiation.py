@@ -57,7 +57,7 @@ def _ranges(accept: str) -> dict[str, float]:
 
 
 def _quality(kind: str, ranges: dict[str, float]) -> float:
-    """Return a media type's quality: that of the most specific range that includes the type."""
+    """Return a media type's quality: the quality of the most specific range that includes the type."""
     for media_range in (kind, kind.split("/")[0] + "/*", "*/*"):
         if media_range in ranges:
             return ranges[media_range]

@@ -1,4 +1,4 @@
-"""The server's event loop: uvloop, which is uvicorn's usual one, with limits for TLS handshakes.
+"""The server's event loop: uvloop, the default of uvicorn, with limits for TLS handshakes.
 
 Until its TLS handshake ends, a connection has no protocol object that could time or count it
 (``api.server.connections``). uvloop alone would allow a handshake to take a minute.

@@ -39,7 +39,7 @@ def tls_options(access: AccessSettings) -> dict[str, Any]:
         context.load_cert_chain(access.tls_cert, access.tls_key)
         if access.tls_client_ca is not None:
             context.load_verify_locations(access.tls_client_ca)
-    except OSError as error:  # SSLError is one
+    except OSError as error:  # an SSLError is an OSError
         files = [access.tls_cert, access.tls_key, access.tls_client_ca]
         raise UnusableCertificate(
             "the certificates cannot be used",

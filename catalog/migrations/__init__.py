@@ -2,8 +2,8 @@
 
 There is no ``alembic.ini``: a new migration is a module ``versions/<nnnn>_<what>.py`` written by hand, and
 its number is entered in ``catalog.store.database.tables.SCHEMA_REVISION``. ``tests/catalog/test_open.py``
-compares the migrated tables with ``catalog.store.database.tables``. The test also migrates older catalogs,
-which it creates by undoing migrations.
+compares the migrated tables with ``catalog.store.database.tables``. ``tests/crash/test_old_data_dirs.py``
+continues with kept data directories of older versions; the oldest has revision 0012, the first one here.
 """
 
 from __future__ import annotations

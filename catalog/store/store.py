@@ -22,7 +22,7 @@ from catalog.store.clients.api_keys import ApiKeyRepository
 from catalog.store.clients.audit_log import AuditLogRepository
 from catalog.store.clients.idempotency import IdempotencyRepository
 from catalog.store.database.database import BUSY_TIMEOUT_S, Database, copy_tables
-from catalog.store.database.tables import SCHEMA_REVISION, metadata
+from catalog.store.database.tables import OLDEST_REVISION, SCHEMA_REVISION, metadata
 from catalog.store.lease import LeaseRepository
 from catalog.store.pruning import Pruning
 from catalog.store.repositories.batches import BatchRepository
@@ -40,6 +40,10 @@ from catalog.store.results.compaction import Compaction
 from catalog.store.results.result_files import ResultFileRepository
 from catalog.store.results.retention import Retention
 from catalog.times.clock import wall_clock_us
+
+_UPGRADE = "Upgrade the catalog with sluice catalog upgrade, or start a service of this version, which also upgrades it."
+_USE_NEWER = "Use the version of Sluice that migrated it, or a newer one. To go back, restore a backup."
+_MIGRATE_FIRST = f'First start a version of Sluice that needs schema "{OLDEST_REVISION}" to "0024".'
 
 
 class Store:
@@ -183,15 +187,15 @@ class Store:
         found = _revision(database)
         if found == SCHEMA_REVISION:
             return
-        is_later = found is not None and found > SCHEMA_REVISION
-        if is_later or not migrate:
+        hint = None if migrate else _UPGRADE
+        if found is not None and found > SCHEMA_REVISION:
+            hint = _USE_NEWER
+        elif found is not None and found < OLDEST_REVISION:
+            hint = _MIGRATE_FIRST
+        if hint is not None:
             raise CatalogVersionMismatch(
                 f'catalog has schema "{found or "none"}", this version of Sluice needs "{SCHEMA_REVISION}"',
-                hint="Use the version of Sluice that migrated it, or a newer one. To go back to an older "
-                "version, restore a backup."
-                if is_later
-                else "Run sluice catalog upgrade, or start a service of this version, which also upgrades "
-                "the catalog.",
+                hint=hint,
             )
         with database.write() as connection:
             # Importing Alembic takes a tenth of a second, and most openings do not need it.

@@ -103,7 +103,7 @@ class BatchManifest:
         committed_at_us: Wall clock at the commit, µs UTC.
         filters: Counters per distinct filter.
         keys: Counters per family side.
-        absence: Counters per family side whose rows are judged for absence.
+        absence: Counters per family side whose rows are checked for matches.
         unmatched: Counters per outer join.
         punctuations: Counters per family side whose stream has a contract.
         received: Punctuations per stream.

@@ -3,12 +3,12 @@
 A list of changes takes effect as one plan version, or not at all. A list may change each name only once, so
 the order of the changes does not matter.
 
-    add      a query enters under a free name                          a new series
-    update   its query leaves and another enters, at one boundary      the series continues
-    edit     the same, with parts of its text replaced
-    pause    it leaves the plan, and keeps its name and text
-    resume   it enters again                                           the series continues
-    remove   it leaves and cannot return; its results stay readable    the series ends
+    add      a query with an unused name enters the plan                   a new series
+    update   the query leaves, and its new version enters                  the series continues
+    edit     like update; parts of the old text are replaced               the series continues
+    pause    the query leaves the plan, but keeps its name and text        the series continues
+    resume   the paused query enters the plan again                        the series continues
+    remove   the query leaves for good, but its results stay readable      the series ends
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class AddQuery:
 
 @dataclass(frozen=True, slots=True)
 class UpdateQuery:
-    """A query gets another text. A paused one stays paused.
+    """A query gets a new text. A paused query stays paused.
 
     Attributes:
         name: Its name.

@@ -21,7 +21,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """Punctuations of a stream outside the event log; they take effect after the rows of their batch.
+    """Punctuations of a stream that are not in its event log; they take effect after the batch's rows.
 
     Attributes:
         stream_id: The stream.
@@ -36,11 +36,11 @@ class Promises:
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """Request for the result punctuations that are possible by now; the batch that reads it makes them.
+    """Request to emit the result punctuations that are ready; the batch that reads the record does so.
 
     Attributes:
-        query_id: A query of the family.
-        stream_id: Stream of its side a.
+        query_id: A query of the family that emits them.
+        stream_id: Stream of the family's side a.
     """
 
     query_id: int
@@ -70,7 +70,7 @@ class ControlRecord:
         seq: Position in the log: 1, 2, ... without gaps, in commit order.
         at_batch: First batch that may read the entry, if it is scripted; None lets the next batch read it.
         plan: The plan version that takes effect, if the entry is a plan change.
-        heartbeat: The heartbeat, for a heartbeat.
+        heartbeat: A heartbeat.
         promises: Punctuations.
         pull: A request for result punctuations.
         horizon: A horizon. Exactly one of the five fields after ``at_batch`` is set.

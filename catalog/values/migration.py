@@ -64,7 +64,7 @@ class Migration:
         primitives: Steps from the previous plan version, in the short form of the plan's history.
         primitives_left_out: Number of further steps, which are not kept.
         families: Ids of the families that the steps change.
-        rows_to_move: Upper bound of the stored rows that will change their slice; None if none were counted.
+        rows_to_move: Upper bound of the stored rows that will change their slice; None if not counted.
         bytes_to_move: Encoded bytes of these rows.
         error: Why the migration failed; None if it did not.
         error_code: Code of the error.
@@ -134,5 +134,5 @@ class OnLeave:
 
     @property
     def keeps(self) -> bool:
-        """Return whether slices stay after their query has left."""
+        """Return whether slices stay after the query that needed them has left."""
         return self.policy != "auto"

@@ -55,8 +55,8 @@ class PlannedFilter:
             Each segment records the position at which it stores the bit.
         sql: Canonical predicate over the stream's columns.
         columns: Columns that the predicate reads.
-        threshold: The predicate as a comparison with a number; None if it is not such a comparison,
-            or if an older version assigned the bit without it. Ignored by equality.
+        threshold: The predicate as a comparison with a number. None for other predicates, and for bits
+            that an older version assigned without a threshold. Ignored by equality.
     """
 
     bit: int
@@ -83,8 +83,8 @@ class PlannedQuery:
         since_version: Plan version that activated the query.
         backfill: ``state`` joins rows that were already stored at the activation, too.
         kind: Kind of join (``catalog.values.query.Query``).
-        preserved: Sides whose rows the query judges: for each of these rows it decides whether the row has a
-            match.
+        preserved: Sides whose rows the query checks for matches: it decides for each of these rows whether
+            the row has a match.
         grouping: How pairs are grouped into results; None if the results are pairs.
         hands_on: Whether its pairs are input rows of its next step (``catalog.steps``) instead of results.
         expires_a: Times after which the query no longer needs a row of side a
@@ -121,7 +121,7 @@ class PlannedQuery:
         return self.expires_a if side == "a" else self.expires_b
 
     def alike_us(self, side: str) -> int | None:
-        """Return how long a row is needed after its oldest event time, µs; None if another rule decides."""
+        """Return how long a row is needed after its oldest event time, µs; None if other columns decide."""
         timed = [(name, us) for name, us in self.expires(side) if not is_rank(name)]
         return timed[0][1] if [name for name, _ in timed] == [OLDEST] else None
 
@@ -244,7 +244,7 @@ class Replication:
         if not 1 <= self.every <= ALL_BUCKETS:
             raise ValueError(f"a key has 1 to {ALL_BUCKETS} fragments, not {self.every}")
         if any(not self.every < fragments <= ALL_BUCKETS for _, fragments in self.heavy):
-            raise ValueError(f"a heavy key has more fragments than every key, {self.every}")
+            raise ValueError(f"a heavy key has more fragments than other keys, which have {self.every}")
         if any(left >= right for (left, _), (right, _) in pairwise(self.heavy)):
             raise ValueError("heavy keys are not ascending")
 
@@ -281,14 +281,14 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Range that every pair of a family without a join key satisfies, for whichever query it is made.
+    """Range condition that every result pair of a family without a join key meets, whatever its query.
 
     Pairs outside the range are never examined. For pairs inside the range, the residual predicates decide
     which pairs are results.
 
     Attributes:
-        side: Side of the column that must be in the range, ``a`` or ``b``.
-        column: That column.
+        side: Side of ``column``, ``a`` or ``b``.
+        column: Column whose value must be in the range.
         low: Lower end of the range; None if it has none.
         high: Upper end of the range; None if it has none.
     """
@@ -411,9 +411,9 @@ class FamilyPlan:
 
     @property
     def spread_side(self) -> Literal["a", "b"] | None:
-        """Side whose rows are each judged in one bucket; all buckets of the key store the other side's rows.
+        """Side whose rows are each checked for matches in one bucket; None if there is no such side.
 
-        None if the rows of both sides, or of neither side, are each in one bucket. The kind of a family never
+        All buckets of a key then store the other side's rows with this key. The kind of a family never
         changes, so the side can be read from the family's id.
         """
         sides: tuple[Literal["a", "b"], ...] = ("a", "b")
@@ -508,8 +508,8 @@ class Plan:
         strategy: Objective of families that have no objective of their own.
         streams: Every stream that any query has used so far, by id (once used, a stream is always read).
         families: Families by id.
-        next_bit: First lineage bit not assigned yet, per family and side: ``("<family>/a", 3)``; ``"*"`` has
-            the largest of departed families, so that no bit is ever assigned twice.
+        next_bit: First lineage bit not assigned yet, per family and side: ``("<family>/a", 3)``. ``"*"`` has
+            the greatest number of all departed families, so that no bit is ever assigned twice.
         departed: Replication of families without queries, by id. A family that returns continues with its
             former replication. If it returns at the same batch boundary at which it left, its rows are still
             stored, since only the last plan version of a boundary takes effect.

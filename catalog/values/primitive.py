@@ -5,8 +5,8 @@
 
 Splitting and merging are State-Slice's (VLDB 2006, §5.3); the other steps are ours.
 
-A step has the new filters and routes. For its inverse, it also has those that it replaces, or the filter of
-the slice that it removes. An inverse does not restore rows that a truncated slice dropped.
+A step contains the new filters and routes. It also contains what its inverse needs: the replaced filters and
+routes, or the filter of a removed slice. An inverse does not restore rows that a truncated slice dropped.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Extend:
-    """Let a chain end later: add a slice [from_us, to_us)."""
+    """Lengthen a chain: add a slice [from_us, to_us)."""
 
     family: str
     join: str
@@ -59,7 +59,7 @@ class Extend:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Let a chain end earlier: remove its last slice [to_us, from_us) with its rows.
+    """Shorten a chain: remove its last slice [to_us, from_us) with its rows.
 
     ``keep`` was the filter of this slice.
     """
@@ -115,7 +115,7 @@ Primitive = Split | Merge | Extend | Truncate | SetFilter | SetRoutes | OpenJoin
 
 
 def inverse(step: Primitive) -> Primitive | None:
-    """Return the step that undoes a step; None if there is none.
+    """Return the step that undoes a step; None if no step does.
 
     A closed join cannot be opened again in one step, because its slices, filters and routes would be missing.
 

@@ -96,8 +96,8 @@ class Side:
         columns: Columns that outputs, residual and filter read from stored rows.
         clock: Clock that measures the window. With ``rows`` the age of a row is the number of rows of its
             stream from the row to its partner; ``key rows`` counts only rows with its key.
-        expires: For rows of an intermediate, pairs (column, µs): a row expires at the least sum of a column's
-            value and its µs, and meets no row of the other side with a later event time (``catalog.steps``).
+        expires: For rows of an intermediate, pairs (column, µs): a row expires at the least of the sums
+            column + µs, and matches no row of the other side with a later event time (``catalog.steps``).
             Rank columns (``is_rank``) are instead compared with the number of rows that their stream has up
             to that time. Empty if the window alone decides when a row expires.
     """
@@ -219,7 +219,7 @@ class QueryRecord:
 
     Attributes:
         query: The bound query.
-        added_version: Plan version that activated it; 0 before one is set.
+        added_version: Plan version that activated it; 0 before activation.
         removed_version: First plan version without it, or None while it runs. If the text of a paused query
             is changed, its new record is added and removed at the same version, so no plan has the new query.
         created_at_us: Wall clock when it was added, µs UTC.

@@ -22,7 +22,7 @@ SinkFormat = Literal["parquet", "ndjson", "csv"]
 
 @dataclass(frozen=True, slots=True)
 class FilesSink:
-    """Files with the results of one batch or of several, each exactly once.
+    """Files with the results of one or several batches, each result exactly once.
 
     Attributes:
         path: Directory, relative to the export directory that the operator configured.
@@ -39,7 +39,7 @@ class FilesSink:
 
     @property
     def place(self) -> str:
-        """Destination of results, whatever their format."""
+        """Destination of results, without their format."""
         return f"files {self.path}"
 
 
@@ -49,7 +49,7 @@ class WebhookSink:
 
     Attributes:
         url: URL to which the requests are posted.
-        secret: Secret that requests are signed with (``whsec_`` and base64), never shown; None: not signed.
+        secret: Secret that signs the requests (``whsec_`` and base64), never shown; None: no signature.
         headers: Additional headers of each request, by name; secret values are in the environment.
     """
 
@@ -90,7 +90,7 @@ class TableSink:
 
     @property
     def place(self) -> str:
-        """Destination of results, whatever their form."""
+        """Destination of results, without the key by which rows are replaced."""
         return f"postgres {self.server}/{self.database} {self.table}"
 
 
@@ -143,7 +143,7 @@ class SinkRecord:
         until_batch: First batch that the next sink of the series gets instead; None if there is no next sink.
         next_batch: First batch that has not been delivered.
         next_row: Number of rows of ``next_batch`` that have been delivered.
-        file_end: Last batch of a file that was begun and that may not exist yet, or None.
+        file_end: Last batch of the file that is being written and may not exist yet; None if no file is.
         pending: Number of batches with results that wait to be delivered.
         waiting_from: First waiting batch; None if no batch waits.
         waiting_since_us: When the first waiting batch was committed, µs UTC, or None.

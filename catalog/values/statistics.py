@@ -134,9 +134,9 @@ class Profile:
     """All statistics that the planner uses.
 
     Attributes:
-        streams: By stream id.
-        filters: By stream id and text.
-        families: By family id.
+        streams: Statistics of streams, by stream id.
+        filters: Statistics of filters, by stream id and text.
+        families: Statistics of families, by family id.
         batch_s: Event time that one micro-batch covers, seconds.
         buckets: Buckets of the job.
         input_s: Event time that all input covers, seconds; None if it is unknown or the input has no end.

@@ -1,7 +1,7 @@
 """Streams: their columns, event time, sources and contracts.
 
 A stream's event time is one of its columns, and inside Sluice it is int64 microseconds UTC. Its watermark is
-``max(event time seen) - lateness`` (design: Semantics), so a stream declares how far out of order it is.
+``max(event time seen) - lateness`` (docs/semantics.md), so a stream declares how far out of order it is.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 
-#: Form of the environment variables that can be named. Without this limit, a client could make the service
-#: send any variable to the client's host.
+#: Names that environment variables of secrets must have. Without this limit, a client could make the
+#: service send any variable to the client's host.
 SECRET_PATTERN: Final = re.compile(r"SLUICE_SECRET_[A-Z0-9_]{1,64}")
 
 KafkaMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -232,8 +232,8 @@ class KafkaSource:
             ``dead-letter`` writes it to the dead letters and continues.
         key: Column that is filled with the key of a message, as text; None if no column is.
         headers: (column, header) for each column that a header fills, as text.
-        registry: Registry of the schemas of ``avro``. The registry may move, so this field is not in the
-            ``repr`` either.
+        registry: Registry of the schemas of ``avro``. The registry may move, so this field is left out of the
+            ``repr``, too.
         begins: (partition, offset) at which reading begins in a stream that starts with the latest event;
             other partitions are read from their beginning. This field is left out of the ``repr``, because
             the ``repr`` identifies the workload of a run.

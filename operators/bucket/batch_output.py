@@ -23,7 +23,7 @@ class BatchOutput:
         late: Late rows per stream id.
         filters: PACK's counters per distinct filter and partition; each partition sends its counters to one
             bucket.
-        keys: Keys of this bucket's rows.
+        keys: Counters of the keys of this bucket's rows.
         violating: Kept columns of the rows that broke a promise, per stream id, family id and side.
         received: Counts of punctuations from the partitions that report to this bucket.
         exchanged: Pairs that go to other buckets, which join them in the next batch.
@@ -44,7 +44,7 @@ class BatchOutput:
     began_us: int | None = None
 
     def add_results(self, family: str, rows: pa.RecordBatch, routes: RouteCounts) -> None:
-        """Add pairs to the results of a family; earlier pairs may belong to other queries and columns."""
+        """Add pairs to the results of a family; earlier pairs may have other queries and columns."""
         if family in self.results:
             parts = [pa.Table.from_batches([each]) for each in (self.results[family], rows)]
             whole = pa.concat_tables(parts, promote_options="default").combine_chunks()

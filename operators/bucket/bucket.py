@@ -214,7 +214,7 @@ class Bucket:
         return output
 
     def _received(self, promises: Sequence[Promises], place: tuple[int, int]) -> Iterator[StreamPunctuations]:
-        """Count the punctuations of control records, and those that no family uses, each in one bucket."""
+        """Count all punctuations in control records, and unused ones; one bucket counts each of them."""
         used = {
             (stream_id, contract.on)
             for joins in self.families.values()
@@ -248,7 +248,7 @@ class Bucket:
         return ClockProgress.of(plan, times, orders, latest, {i: at[1] for i, at in self.arrived.items()})
 
     def _setting_out(self) -> dict[int, tuple[int | None, int | None]]:
-        """Return ``arrived`` for this batch: the times of the pairs that the previous batch made."""
+        """Return ``arrived`` for this batch: times of exchanged intermediates, as of the previous batch."""
         if self.plan is None:
             return {}
         reached = setting_out(self.plan, self._reached(self.plan).times_us, least)
@@ -263,7 +263,7 @@ class Bucket:
     def _apply_control(
         self, texts: Sequence[str], place: tuple[int, int]
     ) -> tuple[list[tuple[int, int]], list[Promises], set[int]]:
-        """Apply control records; return heartbeats, punctuations, and ids of pulled queries."""
+        """Apply control records; return heartbeats, punctuations, and ids of queries with a ``Pull``."""
         records = [decode(BucketRecord, text.encode()) for text in texts]
         plan = self.plan
         for record in records:

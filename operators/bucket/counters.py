@@ -132,7 +132,7 @@ def unmatched_counters(families: Mapping[str, FamilyJoins]) -> Iterator[Unmatche
 
 
 def punctuation_counters(families: Mapping[str, FamilyJoins]) -> Iterator[PunctuationCounters]:
-    """Yield the counters of promises of a bucket: punctuations, remembered closings, and rows out of order.
+    """Yield a bucket's counters of punctuations: closed keys, their rows, and rows that break a promise.
 
     Args:
         families: Joins per family id, as a bucket has them.

@@ -55,11 +55,11 @@ class FamilyBatch:
         handed: Pairs made by earlier steps, by the stream id of the intermediate.
         exchanged: Pairs that other buckets sent in the previous batch.
         again: Recomputes the pairs that are not stored.
-        held_back: Event time beyond which no row is purged, by family id; families without such a limit have
-            no entry.
+        held_back: Highest watermark by which rows may be purged, by family id; families without a limit
+            have no entry.
         idle: Ids of streams from which no row is expected for now.
         groups_wait: Whether groups that are ready are emitted in the next batch instead of this one.
-        earlier: Rankings of earlier families that gave the rows of a side their ranks, by side.
+        earlier: Rankings of the earlier families in which the rows of a side got their ranks, by side.
         rows_wait: Whether all rows of streams wait until the next batch; pairs of earlier steps do not wait.
     """
 

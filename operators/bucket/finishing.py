@@ -173,7 +173,7 @@ def _single(joins: FamilyJoins, closings: pa.RecordBatch, place: tuple[int, int]
 def raise_to_newest(
     newest: np.ndarray[tuple[int, int], np.dtype[np.int64]], places: tuple[Int64s, Codes], ts: Int64s
 ) -> None:
-    """Raise the newest event time at each row's place to at least the event time of the row."""
+    """Raise ``newest`` at the place of each row to at least the row's event time."""
     np.maximum.at(newest, places, ts)
 
 
@@ -185,7 +185,7 @@ def _due_us(
     newest_us: int | None,
     buckets: int,
 ) -> Int64s:
-    """Return the other side's watermark at which each key is finished per query, int64[n, q].
+    """Return the other side's watermark at which each key is finished for each query, int64[n, q].
 
     Under every strategy, the state has all rows that a query may use, until the other side's watermark passes
     their windows. If several buckets share a key, some of its rows are in other buckets, so the newest event

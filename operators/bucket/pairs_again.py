@@ -155,10 +155,10 @@ def _probed(resting: Sequence[tuple[Segment, RowClasses]], males: Segment, reach
 def held_back(
     families: Sequence[FamilyPlan], before: Callable[[FamilyPlan], Mapping[str, int | None]]
 ) -> dict[str, int | None]:
-    """Return the event times beyond which rows of both sides may not be purged, by family id.
+    """Return the highest watermarks by which rows of both sides may be purged, by family id.
 
-    The limit of a family is the slowest watermark, as of the start of the batch, of the later streams whose
-    new rows need the family's pairs recomputed.
+    For new rows of some later streams, the pairs of a family are recomputed. The limit of the family is the
+    slowest watermark of these streams at the start of the batch.
 
     Args:
         families: Families of the plan, in the order of their steps.

@@ -60,7 +60,7 @@ def setting_out(
     Args:
         plan: The plan.
         times: Result of ``with_intermediates``.
-        combined: As in ``with_intermediates``.
+        combined: Returns the time of an intermediate, given the times of sides a and b.
     """
     taken = taken_intermediates(plan.families)
     return {
@@ -98,9 +98,9 @@ class ClockProgress:
             plan: The plan; None before the first plan.
             times_us: Event time by stream id.
             orders: Order by stream id.
-            combined: Returns the event time of an intermediate, given those of its two sides. The order
-                progress of an intermediate is always the lesser of those of its sides, since both rows of a
-                pair have the same value.
+            combined: Returns the event time of an intermediate, given the event times of its two sides. The
+                order progress of an intermediate is always the lower progress of its two sides, since both
+                rows of a pair have the same value.
             arrived: Event time of exchanged intermediates by id.
         """
         if plan is None:

@@ -79,7 +79,7 @@ def _earlier(plan: FamilyPlan, made_in: Mapping[int, FamilyPlan]) -> Iterator[Fa
 def _ranking(
     stream_id: int, column: str, joins: Mapping[str, FamilyJoins], made_in: Mapping[int, FamilyPlan]
 ) -> Ranking:
-    """Return the ranking behind a column of an intermediate; each step prefixes the name with a side."""
+    """Return the ranking that filled a column of an intermediate; each step adds a side to its name."""
     side, _, rest = column.partition(".")
     maker = made_in[stream_id]
     if "." in rest:

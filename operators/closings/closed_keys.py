@@ -404,7 +404,7 @@ class ClosedOpposite:
         return places[~self.ended_before(rows, places)] if len(places) else places
 
     def ended_before(self, rows: Segment, places: Int64s) -> Bools:
-        """Return which of some stored rows could get no further match even before the batch, bool[n].
+        """Return which stored rows could get no further match even before the batch, bool[n].
 
         Args:
             rows: Rows of one segment.

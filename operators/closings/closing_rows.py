@@ -63,7 +63,7 @@ def closing_rows(
         table: Table with the key columns of the side.
         ts: int64[n], event times of rows that close their own keys; None for punctuations, which are never
             late.
-        pos: int64[n], positions.
+        pos: int64[n], positions of the punctuations or rows in their stream.
         below: Ends of ranges, exclusive. Ranges begin at the values of the key; NULL at either end means
             unbounded. The key must be exact and a whole number.
     """
@@ -236,7 +236,7 @@ def closed_numbers(keys: Int64s, closings: pa.RecordBatch) -> Bools:
     """Return which key numbers are closed, bool[n]; hash collisions are not ruled out.
 
     Args:
-        keys: int64[n], ascending.
+        keys: int64[n], ascending, numbers of keys.
         closings: Sorted by key; intervals are disjoint.
     """
     found = np.zeros(len(keys), dtype=np.bool_)
@@ -250,7 +250,7 @@ def _meeting(keys: Int64s, closings: pa.RecordBatch) -> tuple[Int64s, Int64s]:
     Each element of the shorter array is looked up in the longer one.
 
     Args:
-        keys: int64[n], ascending.
+        keys: int64[n], ascending, numbers of keys.
         closings: Sorted by key; intervals are disjoint.
     """
     low, high = closings.column(KEY).to_numpy(), ends(closings)
@@ -269,7 +269,7 @@ def _meeting(keys: Int64s, closings: pa.RecordBatch) -> tuple[Int64s, Int64s]:
 
 
 def _repeated(first: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
-    """Return, run by run, the run numbers and the indices of their elements."""
+    """Return the run number and the index of each element of runs, given their starts and lengths."""
     run = np.repeat(np.arange(len(counts)), counts)
     return run, np.arange(len(run)) + np.repeat(first - np.cumsum(counts) + counts, counts)
 

@@ -172,7 +172,7 @@ class WaitingKeys:
         return bool((same & (waiting.pos[1:] >> 1 == waiting.pos[:-1] >> 1)).any())
 
     def _without_finished(self, added: pa.RecordBatch, known: Bools) -> pa.RecordBatch:
-        """Return keys, except those that the other side closed and that are finished already."""
+        """Return the added keys, except those already finished because the other side closed them."""
         tables = {
             "added": _plain(Segment(added, 0, ())).append_column("known", pa.array(known)),
             "waiting": _plain(self.segments[0] if self.segments else Segment(added.slice(0, 0), 0, ())),

@@ -54,7 +54,7 @@ def limbs(values: Float64s) -> Limbs:
     """Return the limbs that doubles add to a sum.
 
     Args:
-        values: float64[n].
+        values: float64[n], the doubles.
     """
     finite = np.isfinite(values)
     mantissa, exponent = np.frexp(np.where(finite, values, 0.0))

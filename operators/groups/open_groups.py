@@ -94,7 +94,7 @@ class OpenGroups:
             finished: The keys: ``_key`` and, for hashed keys, ``0``, ``1`` ...
 
         Returns:
-            As ``CompiledGroups.closed``.
+            The values of the groups, in the form of ``CompiledGroups.closed``.
         """
         keys = finished.column(KEY).to_numpy()
         due: list[Segment] = []
@@ -117,7 +117,7 @@ class OpenGroups:
             watermarks: Watermarks of both streams at the end of the batch, µs.
 
         Returns:
-            As ``CompiledGroups.closed``.
+            The values of the groups, in the form of ``CompiledGroups.closed``.
         """
         known = [watermark for watermark in watermarks if watermark is not None]
         if len(known) < 2:

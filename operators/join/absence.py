@@ -54,7 +54,7 @@ from operators.slices.sliced_join import SliceState, compact
 Waiting = tuple[frozenset[int], Iterable[Segment]]
 _NOTHING = np.zeros(0, dtype=np.int64)
 _NO_CLOSINGS: Mapping[str, ClosedOpposite] = MappingProxyType({})
-#: Search stored rows for rows that may leave early once at least one row in this many may have got a match.
+#: Stored rows are searched for early removal once at least one row in this many may have got a match.
 _WORTH_A_LOOK = 4
 
 
@@ -87,7 +87,7 @@ class Absence:
 
     Attributes:
         family: The family, compiled under the plan version in force.
-        compiled: The joins.
+        compiled: The outer, semi and anti joins, compiled.
         marks: Nearest matches per side.
         keyless: Rows per side whose key is NULL; they stay here until they are decided.
         given: Number of absent rows among the results of the last batch, per side, summed over all queries.
@@ -107,7 +107,7 @@ class Absence:
     unsearched: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
 
     def states(self) -> Iterator[SliceState]:
-        """Yield the slice states that hold the segments of this state, in a fixed order."""
+        """Yield the ``SliceState`` objects that hold the segments of this object, in a fixed order."""
         for side in SIDES:
             yield self.marks[side]
             yield self.keyless[side]
@@ -233,7 +233,7 @@ class Absence:
 
         Args:
             side: The side.
-            held: Its resting rows.
+            held: Its stored rows.
         """
         positions = np.concatenate([_NOTHING, *(segment.pos for segment in held)])
         kept = [segment.filter(np.isin(segment.pos, positions)) for segment in self.marks[side].segments]
@@ -278,7 +278,7 @@ class Absence:
 
         Args:
             side: Side of the rows.
-            held: Number of its resting rows.
+            held: Number of its stored rows.
         """
         if side not in self.compiled.needs or self.unsearched[side] * _WORTH_A_LOOK < max(held, 1):
             return False
@@ -396,7 +396,7 @@ class Absence:
         """Return a chunk with rows of one side, in which the other side is NULL.
 
         Args:
-            judged: The side.
+            judged: Side of the rows.
             routes: Routes of some classes.
             codes: int64[n], index into the routes for each row.
             segment: Segment of the rows.

@@ -187,7 +187,8 @@ class SemiClasses:
         keys: Their keys (``operators.lineage.routes.query_keys``).
         bounds_a: Distinct windows on a, int64, ascending, µs.
         bounds_b: The same on b.
-        within_a: Queries for which a match ahead counts, by the number of bounds that its distance reaches.
+        within_a: Sets of queries whose window contains a match ahead. Set i is for distances that reach i of
+            ``bounds_a``.
         within_b: The same for matches behind.
     """
 

@@ -160,7 +160,7 @@ class Chain:
             watermarks: Watermark per side at the end of the batch.
             searched: Sides whose segments are searched for rows that have expired on the clock of their key.
             pairs: Takes the joined pairs.
-            earlier: Rankings of earlier families that gave the rows of a side their ranks, by side.
+            earlier: Rankings of the earlier families in which the rows of a side got their ranks, by side.
         """
         for side in SIDES:
             for state in self.slices[side]:
@@ -238,13 +238,13 @@ class Chain:
         return found
 
     def admitted(self, side: str, rows: Segment, *, after_us: int | None = None) -> Segment | None:
-        """Return the admitted rows, optionally only after an event time; None if there are none."""
+        """Return the rows that the join admits, optionally only after an event time; None if none."""
         if self.join.admission is None:
             return rows
         return self.classes.serving(side, rows, self.join.admission[side], after_us=after_us)
 
     def reaching(self, side: str, rows: Segment, queries: int) -> Segment | None:
-        """Return the rows that enter a slice reached by ``queries``; None if there are none."""
+        """Return the rows that may enter a slice, given the queries that reach it; None if there are none."""
         if self.join.admission is None:
             return rows
         return self.classes.serving(side, rows, Admissible(queries))

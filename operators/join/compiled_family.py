@@ -34,8 +34,7 @@ from operators.slices.candidates import BandProbe, Reach
 from operators.slices.sliced_join import SliceState
 from operators.steps.expiry import Expiry, expiry_of
 
-#: Segments may straddle a slice boundary by at most the join's largest window divided by this number (design:
-#: The chain).
+#: Segments may straddle a slice boundary by at most the join's largest window divided by this number.
 SLACK_DIVISOR = 40
 
 Terms = Mapping[int, tuple[Term, ...]]
@@ -63,7 +62,7 @@ class CompiledJoin:
         admission: Rows that the join admits, per side; None if it admits all rows (selection pull-up).
         reaches: Per side and slice: the set of the queries that use the slice.
         builder: Builds the joined pairs, for this join's queries only.
-        slacks: Span per side, on the side's clock, up to which a segment is never split.
+        slacks: Per side: a segment is never split if its span on the side's clock is at most this.
         lazy_ends: Per side and slice: whether segments are never split at its end.
         probe: How its slices are searched.
         band: Finds pairs by a band condition, if there is no key; None if there is a key.

@@ -71,7 +71,7 @@ class FamilyJoins:
         ranked: Ranks of rows, and rows that wait for their ranks; None if windows are in time.
         groups: Open groups; None if the results are pairs.
         waiting: Closed keys that are not finished; None if no query needs them.
-        parked: Rows per side that wait on disk; empty unless the family saves memory this way.
+        parked: Rows per side that wait on disk; empty unless the memory policy parks rows.
         sorting: Rows per side that wait for their place in the order before they are joined. Only a family
             that sorts, or sorted until this batch, has such rows.
     """
@@ -241,7 +241,7 @@ class FamilyJoins:
             counted: All new rows of the counted sides that are not late (``operators.ranks.ranking``).
             watermarks: Watermark per side at the end of the batch.
             resting: Returns those rows of a side's segment that are stored in this bucket.
-            earlier: Rankings of earlier families that gave the rows of a side their ranks, by side.
+            earlier: Rankings of the earlier families in which the rows of a side got their ranks, by side.
 
         Returns:
             The joined pairs of the batch.
@@ -264,7 +264,7 @@ class FamilyJoins:
         return pairs
 
     def opposite_reached(self, watermarks: Mapping[str, int | None]) -> Mapping[str, int | None]:
-        """Return, for each side, the other side's watermark, converted to the clock of the first.
+        """Return, for each side, the other side's watermark, converted to the side's own clock.
 
         Args:
             watermarks: Watermark per side.

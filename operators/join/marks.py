@@ -83,7 +83,7 @@ class NearestMatches:
         np.minimum.at(self.behind, place, marks.behind)
 
     def at(self, pos: Int64s) -> tuple[Int64s, Int64s]:
-        """Return the distances ahead and behind of the rows at positions, int64[n] each."""
+        """Return the distances of the nearest matches, ahead and behind, of rows by position, int64[n]."""
         if not len(self.ahead):
             none = np.full(len(pos), NO_MATCH, dtype=np.int64)
             return none, none
@@ -94,7 +94,7 @@ class NearestMatches:
         return np.where(inside, self.ahead[place], NO_MATCH), np.where(inside, self.behind[place], NO_MATCH)
 
     def unmatched(self, pos: Int64s, *, once: bool) -> int:
-        """Count the distinct positions without a match; ``once``: no position occurs twice."""
+        """Count the distinct positions without a match; with ``once``, all positions are distinct."""
         ahead, behind = self.at(pos)
         none = (ahead == NO_MATCH) & (behind == NO_MATCH)
         return int(np.count_nonzero(none)) if once else len(np.unique(pos[none]))
@@ -117,8 +117,8 @@ class GroupMarks:
         group: Number of the condition group.
         ts: int64[n], event times of the rows, µs.
         pos: int64[n], positions of the rows; a position occurs twice if its row is stored in two joins.
-        ahead: int64[n], µs.
-        behind: int64[n], µs.
+        ahead: int64[n], distance of the nearest match ahead, µs.
+        behind: int64[n], distance of the nearest match behind, µs.
     """
 
     group: int
@@ -151,7 +151,7 @@ class BatchMatches:
     """Nearest match of each row in one batch.
 
     Attributes:
-        compiled: The joins.
+        compiled: The outer, semi and anti joins, compiled.
     """
 
     compiled: CompiledAbsence
@@ -209,8 +209,8 @@ def _matching(
         rows: Rows of one side in n pairs.
         codes: int64[n], index of each pair's set.
         sets: Sets of queries; each pair matches one set.
-        queries: The queries.
-        values: int64[n].
+        queries: Set of the queries.
+        values: int64[n], a value for each pair.
     """
     having = np.array([mask & queries != 0 for mask in sets], dtype=np.bool_)
     if not having.any():

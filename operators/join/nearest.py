@@ -101,9 +101,9 @@ def passed_windows(
 
     Args:
         ts: int64[n], event times of the rows.
-        windows: int64[k], ascending.
+        windows: int64[k], ascending, lengths of the windows.
         then: The watermark before; ``NEVER`` if there was none.
-        now: The watermark after; ``NEVER`` likewise.
+        now: The watermark after; ``NEVER`` if there is none.
         ended: bool[n], rows that are decided now for all windows; empty if there are none.
 
     Returns:
@@ -204,7 +204,7 @@ def without_match(
 def nearest_at(
     ahead: Int64s, behind: Int64s, pos: Int64s, row_bits: int, first: int, low: int, width: int, none: int
 ) -> tuple[Int64s, Int64s]:
-    """Return the distances of positions from columns laid out by position, int64[n] each.
+    """Look up the distances of positions in columns laid out by position, int64[n] each.
 
     Args:
         ahead: int64[places], distances ahead.
@@ -262,7 +262,7 @@ class PositionTable:
         return cls(first, low, width, size)
 
     def places(self, pos: Int64s) -> Int64s:
-        """Return the table indices of positions that the table covers, int64[n]."""
+        """Return the table index of each position, int64[n]; the table must cover all positions."""
         places: Int64s = ((pos >> _ROW_BITS) - self.first) * self.width + (pos & _ROW) - self.low
         return places
 
@@ -289,7 +289,7 @@ class PositionTable:
         Args:
             ahead: int64[size], distances ahead by table index.
             behind: int64[size], distances behind.
-            pos: int64[n], positions.
+            pos: int64[n], positions to look up.
             none: Distance returned for positions that the table does not cover.
         """
         return nearest_at(ahead, behind, pos, _ROW_BITS, self.first, self.low, self.width, none)

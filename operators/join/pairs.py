@@ -39,7 +39,7 @@ class PairBuilder:
         router: Routes.
         residuals: Distinct residual predicates, each with the set of its queries.
         residual_a: All columns of a that residual predicates read.
-        residual_b: The same of b.
+        residual_b: The same for b.
         silent: Set of the queries whose results are not pairs: semi and anti joins.
         handing: Set of the queries that hand their pairs to a next step.
         combines: Sides whose stream is an intermediate.
@@ -187,7 +187,7 @@ class PairBuilder:
         sets: Sequence[int],
         arrays: Sequence[pa.Array],
     ) -> HandedChunk | None:
-        """Return the pairs for a next step; ``arrays`` are those of a chunk, without the routes."""
+        """Return the pairs for a next step; ``arrays`` are a chunk's arrays without the routes."""
         rows = np.flatnonzero(_serving([mask & self.handing for mask in sets])[codes])
         if not len(rows):
             return None
@@ -385,7 +385,7 @@ def _in_windows(
 
 
 def _of_ties(counted: Sequence[tuple[str, RowClasses, Bools]], ties: Bools, everyone: int) -> RowClasses:
-    """Return the queries whose windows contain the rows of pairs, some of which are ties.
+    """Return the queries whose windows contain the rows of pairs; ties have two equal event times.
 
     Args:
         counted: For each stream: its side; the queries whose windows contain its rows; and which of these

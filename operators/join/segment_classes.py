@@ -38,7 +38,7 @@ class SegmentClasses:
     def serving(
         self, side: str, segment: Segment, wanted: Admissible, *, after_us: int | None = None
     ) -> Segment | None:
-        """Return the admitted rows, optionally only after an event time; None if there are none."""
+        """Return the rows that ``wanted`` admits, optionally only after an event time; None if none."""
         classes = self.of(side, segment)
         keep = classes.serving(len(segment), wanted.one_of, wanted.none_of)
         if after_us is not None and segment.t_min <= after_us:
@@ -55,7 +55,7 @@ class SegmentClasses:
         return kept
 
     def known(self, segment: Segment) -> RowClasses | None:
-        """Return the classes of a segment; None if they were not needed so far."""
+        """Return the classes of a segment; None if they have not been set or computed."""
         known = self._known.get(id(segment))
         return None if known is None else known[1]
 

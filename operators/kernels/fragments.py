@@ -65,7 +65,7 @@ class Fragments:
         """Return the number of fragments of each row's key.
 
         Args:
-            key: int64[n], ascending.
+            key: int64[n], ascending, key of each row.
             buckets: Number of buckets; a key cannot have more fragments.
 
         Returns:
@@ -81,7 +81,7 @@ class Fragments:
         """Sort copies of rows, one for each bucket in which the row's key has a fragment.
 
         Args:
-            key: int64[n].
+            key: int64[n], key of each row.
             valid: bool[n]; other rows are excluded.
             buckets: Number of buckets.
 
@@ -105,7 +105,7 @@ class Fragments:
         """Return which rows sent to a bucket are stored in it.
 
         Args:
-            key: int64[n], ascending.
+            key: int64[n], ascending, key of each row.
             pos: int64[n], positions in the source.
             bucket: Number of the bucket.
             buckets: Number of buckets.
@@ -120,7 +120,7 @@ class Fragments:
         """Return which keys have rows that are sent to a bucket, bool[n].
 
         Args:
-            key: int64[n], ascending.
+            key: int64[n], ascending, key of each row.
             bucket: Number of the bucket.
             buckets: Number of buckets.
         """
@@ -131,7 +131,7 @@ class Fragments:
         """Return the bucket that stores each row.
 
         Args:
-            key: int64[n], ascending.
+            key: int64[n], ascending, key of each row.
             pos: int64[n], positions in the source.
             buckets: Number of buckets.
 

@@ -2,10 +2,10 @@
 
 A join key is an int64. It is exact if the key values fit into an int64; otherwise it is a 64-bit hash, and
 matches are verified. Segments are sorted by this number, and the hash bucket is derived from it. A row with
-NULL in any key column can never match. NaN equals NaN and -0.0 equals 0.0 (design: Semantics), so doubles are
-normalised before their bits are taken.
+NULL in any key column can never match. NaN equals NaN and -0.0 equals 0.0 (docs/semantics.md), so doubles
+are normalised before their bits are taken.
 
-The distinct values of a column of words are numbered:
+A column of 64-bit words, such as lineage, has few distinct values, which are numbered:
 
     words   0b101  0b111  0b101  0b001     ->  codes  0 1 0 2,  distinct  0b101 0b111 0b001
 
@@ -31,23 +31,23 @@ from catalog.columns.arrow_types import arrow_type
 Int64s = np.ndarray[tuple[int], np.dtype[np.int64]]
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
 Words = np.ndarray[tuple[int], np.dtype[np.uint64]]
-#: Numbers of kinds or classes, of 8 bits if there are few, otherwise of 64.
+#: Array of the kind or class number of each row: 8-bit numbers if there are few kinds, otherwise 64-bit ones.
 Codes = np.ndarray[tuple[int], np.dtype[np.integer[Any]]]
 
 BOOL = types.boolean
 INT64 = types.int64
 FLOAT64 = types.float64
-#: Columns that a function reads.
+#: Types of arrays that a compiled function reads.
 INT64S_READ = types.Array(types.int64, 1, "C", readonly=True)
 FLOAT64S_READ = types.Array(types.float64, 1, "C", readonly=True)
 UINT64S_READ = types.Array(types.uint64, 1, "C", readonly=True)
 BOOLS_READ = types.Array(types.boolean, 1, "C", readonly=True)
-#: Columns that a function writes or returns.
+#: Types of arrays that a compiled function writes or returns.
 INT64S = types.Array(types.int64, 1, "C")
 UINT64S = types.Array(types.uint64, 1, "C")
 THREE_INT64S = types.UniTuple(INT64S, 3)  # type: ignore[no-untyped-call]  # numba is untyped
 TWO_INT64S = types.UniTuple(INT64S, 2)  # type: ignore[no-untyped-call]  # numba is untyped
-#: Sets of queries, one per row.
+#: Type of an array with a set of queries, as bits, in each row.
 SETS_READ = types.Array(types.uint64, 2, "C", readonly=True)
 
 #: Key types whose column can be recovered from the int64 key, so that the column is not stored.
@@ -163,7 +163,7 @@ def bucket_of(key: Int64s, buckets: int) -> Int64s:
     """Assign each key to one of ``buckets`` hash buckets.
 
     Args:
-        key: int64[n].
+        key: int64[n], the keys.
         buckets: Number of buckets, at least 1.
 
     Returns:
@@ -236,11 +236,11 @@ def _integers(column: pa.Array) -> Int64s:
 
 
 def numbered(words: Words, live: int = EVERY_PLACE) -> tuple[Int64s, Words]:
-    """Number the distinct values that words have in some bits.
+    """Number the distinct values of 64-bit words, compared only in the bits of a mask.
 
     Args:
         words: uint64[n].
-        live: Mask of these bits.
+        live: The mask.
 
     Returns:
         codes: int64[n], number of each word's masked value.
@@ -256,6 +256,6 @@ def numbered(words: Words, live: int = EVERY_PLACE) -> tuple[Int64s, Words]:
 
 
 def numbered_if_few(words: Words, most: int) -> tuple[Int64s, Words] | None:
-    """Number the distinct values of words; None if there are more than ``most`` (see ``numbered``)."""
+    """Number the distinct values of 64-bit words, like ``numbered``; None if more than ``most``."""
     codes, distinct = numbered(words)
     return (codes, distinct) if len(distinct) <= most else None

@@ -59,7 +59,7 @@ def sort_into_buckets(key: Int64s, bucket: Int64s, valid: Bools, buckets: int) -
     """Order rows by (bucket, key, row number).
 
     Args:
-        key: int64[n].
+        key: int64[n], key of each row.
         bucket: int64[n], each in [0, buckets).
         valid: bool[n]; other rows are excluded.
         buckets: Number of buckets.

@@ -44,7 +44,7 @@ def bloom_filter(keys: Int64s) -> Words:
     """Return the Bloom filter of keys: uint64[8 * blocks].
 
     Args:
-        keys: int64[n], ascending.
+        keys: int64[n], ascending, keys of the rows of a segment.
     """
     distinct = 0
     for row in range(len(keys)):
@@ -68,7 +68,7 @@ def rows_in_filter(keys: Int64s, words: Words) -> Int64s:
     """Return the rows whose key is in a filter, int64[m], ascending; few of them are false positives.
 
     Args:
-        keys: int64[n].
+        keys: int64[n], keys of the rows.
         words: The filter.
 
     >>> rows_in_filter(np.array([1, 3, 3, 8]), bloom_filter(np.array([3, 8]))).tolist()

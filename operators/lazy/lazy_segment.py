@@ -61,11 +61,11 @@ class SegmentFacts:
     """Facts about a stored segment that are known without reading its rows.
 
     Attributes:
-        filters: As in the segment.
+        filters: Numbers of the filters evaluated on the rows, by bit (``Segment.filters``).
         columns: Sorted names of the stream columns that the segment has.
-        values: As in the segment.
+        values: Stored id and length of every stored value of the segment (``Segment.values``).
         rows: Number of rows.
-        stored_rows: As in the segment.
+        stored_rows: Number of rows in the stored value of the rows (``Segment.stored_rows``).
         first_pos: Position of the first row.
         key_min: Least key.
         key_max: Greatest key.

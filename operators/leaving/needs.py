@@ -69,7 +69,7 @@ class RowNeeds:
     """Needs of the queries that a row may serve.
 
     Attributes:
-        keeps_us: A row is needed, matched or not, until the opposite watermark has passed it by this, µs.
+        keeps_us: Distance to the opposite watermark up to which a row is needed, matched or not, µs.
         until_us: Longest window, µs: slices end there, so rows leave then in any case.
         groups: Needs that end with the row's first match.
     """

@@ -1,4 +1,4 @@
-"""Rows from before a query's activation that the query may use (design: Activation).
+"""Rows from before a query's activation that the query may use.
 
 A query with ``backfill: none`` may use the rows processed since its activation. A query with
 ``backfill: state`` may also use rows *held* at its activation. A row is held if some query of the previous

@@ -180,7 +180,7 @@ class SideLineage:
         terms: Terms of the rows that each ``backfill: state`` query may use from before its activation, by
             query id.
         columns: Each query's needed columns.
-        live: Lineage bits that this version may read: those of its filters, and those of its terms. Later
+        live: Lineage bits that this version may read: the bits of its filters and of its terms. Later
             versions read no other bits of stored rows, so bits of other filters can be dropped.
         newest: Newest plan version that activated one of the queries.
         bounds_us: Distinct least event times (``t_min_us``) of the terms, ascending.
@@ -250,7 +250,7 @@ class SideLineage:
         return classes
 
     def _only(self, serves: Bools, members: int) -> RowClasses:
-        """Return classes of rows: only rows in ``serves`` may serve ``members``; all may serve the others."""
+        """Return row classes: rows in ``serves`` may serve all queries, other rows all but ``members``."""
         without = self.all_queries & ~members
         if serves.all():
             return RowClasses(None, (self.all_queries,))
@@ -352,7 +352,7 @@ class SideLineage:
 
 
 def _words_of(places: Sequence[int], filters: int) -> tuple[int, ...]:
-    """Return bit indices as bits of the lineage words of this many filters.
+    """Return lineage words for ``filters`` filters, in which only the bits at ``places`` are set.
 
     >>> _words_of([1, 64], 65)
     (2, 1)

@@ -7,10 +7,10 @@
 
 A mask is the set of queries that the classes of a pair's rows allow. A query covers a distance class if
 its window contains the pairs of that class. Windows nest: a query that covers a distance class also covers
-all smaller ones of the same direction. So one pass over the queries and one over the distance classes give
-the route numbers of all sets of a mask; the rows per query take two such passes, too. With 10,000 queries
-over 2,000 windows, a batch has 50,000 sets, which would take 60 MB with a bit for each query. Only the sets
-that the engine asks for are built.
+all smaller classes of the same direction. So two passes, one over the queries and one over the distance
+classes, give the route numbers of all sets of a mask; the rows per query take two such passes, too. With
+10,000 queries over 2,000 windows, a batch has 50,000 sets, which would take 60 MB with a bit for each query.
+Only the sets that the engine asks for are built.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class RouteCounts:
 
     @classmethod
     def of(cls, routes: RouteTable, pairs: Int64s) -> RouteCounts:
-        """Return the counts of a table of routes, given the number of pairs of each, int64[n]."""
+        """Return the counts of a table of routes, given the number of pairs of each route, int64[n]."""
         return cls(routes.sets.queries, (CountedPairs(routes.numbers, routes.sets.listed(), pairs),))
 
     @property
@@ -291,7 +291,7 @@ class Router:
         return self.windows.within
 
     def numbered(self, sets: Sequence[int]) -> tuple[Int64s, QuerySets]:
-        """Return the routes of sets of queries, int64[n], 0 for the empty set, and the sets as arrays."""
+        """Return the route number of each set of queries (0 if empty), int64[n], and the sets as arrays."""
         found = QuerySets.of(self.query_ids, sets)
         return route_numbers(found, self.keys), found
 
@@ -313,8 +313,8 @@ class Router:
         """Find the queries of n candidate pairs, given the queries whose windows cover each pair.
 
         Args:
-            codes: int64[n].
-            within: Sets of queries.
+            codes: int64[n], index into ``within`` for each pair.
+            within: Sets of queries whose windows cover a pair.
             parts: Classifications of the pairs, for example by a's row and by b's row.
         """
         return intersected([RowClasses(codes, tuple(within)), *parts], len(codes))

@@ -67,7 +67,7 @@ def scrambling_factor(values: Int64s) -> int:
     (0, 2)
 
     Args:
-        values: int64[n].
+        values: int64[n], the values of the ordering column.
     """
     if not len(values):
         return 0
@@ -89,7 +89,7 @@ def ordered_rows(values: Int64s, scramble: int | None) -> OrderedRows:
     ((2, 3, 1), (1, 2, 2), (1, 5, 5))
 
     Args:
-        values: int64[n].
+        values: int64[n], the values of the ordering column.
         scramble: Scrambling factor, which determines the block size. None: it is monitored.
     """
     if scramble is None:
@@ -134,7 +134,7 @@ class OrderProgress:
 
     @property
     def limit(self) -> int | None:
-        """Least value of later rows that keep the order, used as a watermark; None if any value does."""
+        """Least value with which a later row keeps the order (a watermark); None if every value does."""
         return None if self.passed is None else min(self.passed + 1, MOST)
 
     def after_rows(self, came: OrderedRows) -> OrderProgress:

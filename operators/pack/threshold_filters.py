@@ -46,7 +46,7 @@ class Thresholds:
         column: The column.
         operator: ``<``, ``<=``, ``>`` or ``>=``.
         bounds: The constants, the widest first.
-        places: Places of the filters, likewise.
+        places: Places of the filters, in the same order.
         whole: Whether all constants are whole numbers; an integer column is compared only with these.
     """
 

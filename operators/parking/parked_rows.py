@@ -60,7 +60,7 @@ class ClosedSegment:
 
 @dataclass(slots=True)
 class ParkingCounts:
-    """Counts of one side in one batch; see ``MemoryCounters`` of ``catalog.values.counters``."""
+    """Counts of one side in one batch, named as in ``MemoryCounters``."""
 
     closed: int = 0
     opened: int = 0

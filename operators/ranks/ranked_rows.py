@@ -82,7 +82,7 @@ class RankedRows:
             fresh: New rows per side that are not late.
             counted: All new rows of the counted sides that are not late (``rank_rows``).
             watermarks: Watermark per side at the end of the batch.
-            earlier: Rankings of earlier families that gave the rows of a side their ranks, by side.
+            earlier: Rankings of the earlier families in which the rows of a side got their ranks, by side.
         """
         for side, ranking in self.rankings.items():
             ranking.add(counted[side])
@@ -131,7 +131,7 @@ class RankedRows:
         return int(reached[0])
 
     def reached_by(self, side: str, key: Int64s, watermarks: Mapping[str, int | None]) -> Int64s | None:
-        """Return ``reached`` for the rows of each key, int64[n], if rows count by key; None if unknown."""
+        """Return the bound of ``reached`` for each key, int64[n], if rows count by key; None if unknown."""
         least_us = self._least_male_us(side, watermarks)
         if least_us is None:
             return None

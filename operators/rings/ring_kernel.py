@@ -63,9 +63,9 @@ def remove_expired(
 
     Args:
         times: int64[n], times of the segment's rows, ascending in each cell.
-        oldest: Least of them.
+        oldest: Least of these times.
         offsets: int64[cells + 1], start and end of each cell.
-        heads: int64[cells], updated.
+        heads: int64[cells], head of each ring in the segment; updated.
         cells: int64[m], ring of each arriving row.
         limits: int64[m], time up to which stored rows have expired when each of the m rows arrives.
         every: Whether each arriving row removes expired rows from all rings, not only from its own.

@@ -45,7 +45,7 @@ _LOOKED_AT_ONCE = 1 << 22
 
 @dataclass(slots=True)
 class RingCounts:
-    """Counts of the rings of one side in one batch; see ``ProbeCounters`` of ``catalog.values.counters``."""
+    """Counts of the rings of one side in one batch, named as in ``ProbeCounters``."""
 
     probes: int = 0
     inserted: int = 0
@@ -75,8 +75,8 @@ class Arrivals:
         """Sort the rows of a segment by their clock.
 
         Args:
-            keys: int64[m].
-            times: int64[m].
+            keys: int64[m], keys of the rows.
+            times: int64[m], clock of each row.
             cells: Number of rings.
         """
         order = np.argsort(times, kind="stable")
@@ -125,7 +125,7 @@ class Scan:
         return int(self._state[3])
 
     def fill(self, females: Int64s, males: Int64s, behind_us: int, ahead_us: int) -> int:
-        """Write the rows of pairs, and return the number of pairs; see ``scan_rings``."""
+        """Write the rows of pairs as ``scan_rings`` does; return the number of pairs."""
         index, own = self.index, self.males
         found = scan_rings(
             index.keys,
@@ -247,7 +247,7 @@ class Rings:
     def _emptied(
         self, indexes: Sequence[CellIndex], rows: Arrivals, reached: int | None, *, every: bool
     ) -> Iterator[tuple[Arrivals, list[Int64s]]]:
-        """Remove rows that have expired when others arrive; yield parts of these, and their rings' heads."""
+        """Remove rows that expire when ``rows`` arrive; yield parts of ``rows``, and their rings' heads."""
         cells = self.probe.cells
         at_once = max(1, _LOOKED_AT_ONCE // cells) if every else max(1, len(rows.cells))
         for begin in range(0, len(rows.cells), at_once):

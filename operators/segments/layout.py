@@ -66,7 +66,7 @@ class SideLayout:
         Args:
             name: Name of the column.
             ts: Returns the event times of the rows, int64[n], µs UTC.
-            key: Gives their keys, int64[n].
+            key: Returns their keys, int64[n].
         """
         if name == self.event_time and self.timed:
             return timestamps(ts())

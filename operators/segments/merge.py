@@ -46,7 +46,7 @@ def concat_alike(segments: Sequence[Segment], live: Collection[int] | None = Non
 
     Args:
         segments: Any number.
-        live: As in ``concat``.
+        live: Lineage bits that a query may still need; all others may be dropped. None keeps all.
     """
     alike = [segment for segment in segments if mergeable(segments[0], segment, live)]
     chosen = set(map(id, alike))

@@ -85,7 +85,7 @@ class Segment:
 
     Attributes:
         rows: The columns, as pictured above.
-        key: int64[n], ascending.
+        key: int64[n], ascending, join key or its hash (``kernels.keys``).
         ts: int64[n], event time, µs UTC; in a family with windows of rows, another clock.
         times: int64[n], event time, µs UTC.
         pos: int64[n], position in the source.
@@ -391,7 +391,7 @@ def unlabelled(rows: pa.RecordBatch, name: str, epoch: int, filters: tuple[int, 
     if rows.schema.metadata != {key.encode(): text.encode() for key, text in _label(epoch, filters).items()}:
         raise CorruptSegment(
             f'file "{name}" was packed for another plan version or other filters',
-            detail=f"It says {rows.schema.metadata}, asked for {_label(epoch, filters)}.",
+            detail=f"Its label is {rows.schema.metadata}; expected was {_label(epoch, filters)}.",
         )
     return rows.replace_schema_metadata(None)
 

@@ -38,7 +38,7 @@ MAX_PAIRS_AT_ONCE = 2_000_000
 #: Minimum number of pairs in a chunk, since each chunk takes about 0.1 ms. With 4 keys and batches of 100
 #: rows, a batch took 169 ms with chunks of as many pairs as rows; now it takes 30 ms.
 MIN_PAIRS_AT_ONCE = 1 << 15
-#: A male gallops past this many rows in about the time of testing each of them with the filter.
+#: Rows that a male's galloping search skips in about the time of testing each of them with the filter.
 FILTERED_PER_MALE = 16
 #: Maximum relative rounding error of a sum: a few units in the last place of a double.
 _ROUNDED = 2.0**-50
@@ -225,7 +225,7 @@ class BandProbe:
         value = np.where(np.isnan(value), np.inf, value)
         exact = bound.offset == 0 and not kind.startswith("decimal")
         pad = 0.0 if exact else (np.abs(value) + abs(bound.offset)) * _ROUNDED
-        with np.errstate(invalid="ignore"):  # inf - inf
+        with np.errstate(invalid="ignore"):  # inf - inf is NaN
             low, high = value + bound.offset - pad, value + bound.offset + pad
         for end, nothing in ((low, np.inf), (high, -np.inf)):
             end[np.isnan(end)] = np.inf
@@ -297,7 +297,7 @@ class _Overlapping:
         order = np.argsort(males.low[rows], kind="stable")
         rows = rows[order]
         own = males.take(rows)
-        with np.errstate(invalid="ignore"):  # inf - inf
+        with np.errstate(invalid="ignore"):  # inf - inf is NaN
             lengths = own.high - own.low
         lengths[np.isnan(lengths)] = np.inf
         longest = np.nextafter(lengths.max(initial=0.0), np.inf)
@@ -401,14 +401,15 @@ def find_candidates(
 
 
 def _with_partners(probing: Probing, wanted: Words | None) -> tuple[Int64s, Int64s, Int64s | None]:
-    """Return a segment's keys and event times; if few rows may match, only those of these rows.
+    """Return keys and event times of a segment's rows: of all rows, or only of rows that may match.
 
     Args:
         probing: The segment.
         wanted: Filter of the keys of all males.
 
     Returns:
-        int64[m] each: keys, event times and row indices; None as indices if all rows are returned.
+        int64[m] each: keys, event times and row indices. If many rows may match, all rows are returned, with
+        None as indices.
     """
     keys, times = probing.rows.key, probing.rows.ts
     if wanted is None or len(keys) > FILTERED_PER_MALE * len(probing.keys):

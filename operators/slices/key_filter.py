@@ -39,7 +39,7 @@ def key_filter(keys: Int64s) -> Words:
     """Return the filter of keys: uint64[a power of two].
 
     Args:
-        keys: int64[n].
+        keys: int64[n], keys of the males.
     """
     size = 1
     while size * _WORD_BITS < _BITS_PER_KEY * len(keys):
@@ -57,7 +57,7 @@ def rows_with_partners(keys: Int64s, words: Words) -> Int64s:
     """Return the rows whose key is in a filter, int64[m], ascending; few of them are false positives.
 
     Args:
-        keys: int64[n].
+        keys: int64[n], keys of the rows.
         words: The filter.
 
     >>> rows_with_partners(np.array([1, 3, 3, 8]), key_filter(np.array([3, 8]))).tolist()

@@ -43,7 +43,7 @@ MAX_MERGED_ROWS = 1_000_000
 
 @dataclass(slots=True)
 class SliceCounts:
-    """Counts of a slice in one batch; see ``SliceCounters`` of ``catalog.values.counters``."""
+    """Counts of a slice in one batch, named as in ``SliceCounters``."""
 
     touched: int = 0
     product: int = 0

@@ -64,14 +64,14 @@ class ExchangedRows:
 def set_out(
     handed: HandedPairs, family: FamilyPlan, layout: SideLayout, buckets: int, side: str = "a"
 ) -> list[ExchangedRows]:
-    """Return the pairs that queries of a next step use, per bucket of each pair's key there.
+    """Return the pairs that queries of a next step use, by the bucket of their key in that step.
 
     Args:
         handed: Pairs of the step before.
         family: Family of the next step.
         layout: Layout of the side that takes the pairs.
         buckets: Number of buckets.
-        side: That side.
+        side: Side of the next step that takes the pairs.
     """
     key_columns = tuple(name for name in layout.key if name not in layout.stored)
     found = handed.taken(family, (*layout.stored, *key_columns), side)

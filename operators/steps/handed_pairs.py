@@ -34,10 +34,10 @@ class HandedChunk:
     """Pairs of one probe that are handed on.
 
     Attributes:
-        key: int64[n].
+        key: int64[n], join key of each pair.
         ts: int64[n], the newer event time of each pair, µs UTC; without windows, the order of its rows.
-        pos: int64[n], ``pair_positions``.
-        codes: int64[n], index in ``sets``.
+        pos: int64[n], positions of the pairs (``pair_positions``).
+        codes: int64[n], index of each pair's set in ``sets``.
         sets: Sets of the family's queries.
         columns: Columns of the intermediate by name, n values each.
     """
@@ -141,7 +141,7 @@ class HandedPairs:
         return found
 
     def _takers(self, filters: Sequence[PlannedFilter]) -> dict[int, int]:
-        """Return, by a query's bit in sets, the bit index of its filter in the next step."""
+        """Return the bit index of each query's filter in the next step, by the query's bit in sets."""
         places = {f.columns: place for place, f in enumerate(filters)}
         return {
             1 << number: places[membership(query.id),]

@@ -39,7 +39,7 @@ def place_of(folder: Folder) -> str:
 
 
 def folder_text(folder: Folder) -> str:
-    """Return a folder as text, for options whose values are text; see ``folder_of``."""
+    """Return a folder as text, for options that must be text; ``folder_of`` is the inverse."""
     if isinstance(folder, ObjectFolder):
         return json.dumps([str(folder.directory), folder.url, folder.cache_bytes])
     return json.dumps([str(folder)])

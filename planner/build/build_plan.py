@@ -258,7 +258,7 @@ def _family(
         filter_b = None if q.b.filter is None else bits_b[q.b.filter]
         was = former.get(q.id)
         if was is not None and (was.filter_a, was.filter_b) == (filter_a, filter_b) and _is_whole(was):
-            planned.append(was)  # the same id has the same properties: of ten thousand queries few are new
+            planned.append(was)  # an id's properties never change; most ids are known
             continue
         planned.append(planned_query(q, filter_a, filter_b, since.get(q.id, version)))
     return Family(family_id, tuple(planned), filters_a, filters_b)

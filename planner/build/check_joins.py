@@ -4,7 +4,7 @@ The joins divide the work in one of three forms, and each form is checked as a w
 
     one join        all queries, all rows (its boundaries may be given: pinned, or left by departed queries)
     a join each     one query per join (unshared)
-    partition       classes of rows of one side: class j serves queries of rank j and below, none above j
+    partition       a join per class of rows of one side: class j serves the queries of ranks up to j
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def check_joins(family: FamilyPlan) -> None:
             f'{where}, join "{join.id}": queries not ascending',
         )
         if join.pulled_up:
-            _require(join.partition is None, f'{where}, join "{join.id}": a pulled-up join takes all rows')
+            _require(
+                join.partition is None, f'{where}, join "{join.id}": a pulled-up join must take all rows'
+            )
     if any(join.partition is not None for join in family.joins):
         _check_partition(family, where)
     elif len(family.joins) == 1:
@@ -50,7 +52,7 @@ def check_joins(family: FamilyPlan) -> None:
         served = sorted(q for join in family.joins for q in join.queries)
         _require(
             all(len(join.queries) == 1 for join in family.joins) and served == list(everyone),
-            f"{where}: joins without partition do not serve each query once",
+            f"{where}: joins without a partition do not serve each query once",
         )
     for join in family.joins:
         queries = [by_id[i] for i in join.queries]
@@ -59,7 +61,7 @@ def check_joins(family: FamilyPlan) -> None:
 
 
 def _check_partition(family: FamilyPlan, where: str) -> None:
-    """Check per class that ``none_of`` has the queries of all higher classes, ``queries`` all others."""
+    """Check for each class: ``none_of`` has the queries of all higher classes, ``queries`` all others."""
     parts = [join.partition for join in family.joins if join.partition is not None]
     _require(len(parts) == len(family.joins), f"{where}: some joins take a part of the rows, some take all")
     _require(len({p.side for p in parts}) == 1, f"{where}: both sides are split")
@@ -74,9 +76,9 @@ def _check_partition(family: FamilyPlan, where: str) -> None:
         at = f'{where}, join "{join.id}"'
         _require(bool(part.one_of), f"{at}: its class serves no query")
         _require(list(part.one_of) == sorted(set(part.one_of)), f"{at}: one_of is not ascending")
-        _require(part.none_of == tuple(sorted(above)), f"{at}: none_of is not what the classes above serve")
+        _require(part.none_of == tuple(sorted(above)), f"{at}: none_of is not the queries of higher classes")
         _require(above.isdisjoint(part.one_of), f"{at}: a query has two classes")
-        _require(set(join.queries) == everyone - above, f"{at}: serves not its class and those below")
+        _require(set(join.queries) == everyone - above, f"{at}: does not serve its class and all lower ones")
         above |= set(part.one_of)
     _require(above == everyone, f"{where}: queries {sorted(everyone - above)} have no class")
 
@@ -100,14 +102,14 @@ def _check_chain(
         # Given boundaries (pinned, or left by departed queries) are allowed in the one chain that all queries
         # share.
         alone = len(family.joins) == 1 and join.partition is None and not join.pulled_up
-        _require(alone, f"{where}: given boundaries are of a chain that all queries share")
+        _require(alone, f"{where}: boundaries are given, but the queries do not share one chain")
     elif family.strategy == "mem-opt":
-        _require(ends == windows, f"{where}: Mem-Opt has a slice per distinct window")
+        _require(ends == windows, f"{where}: Mem-Opt must have a slice for each distinct window")
     elif family.strategy == "cpu-opt":
         # A different boundary would also be correct, but a slice that serves no additional query is a waste.
         _require(ends <= windows, f"{where}: a boundary is not the window of a query")
     else:
-        _require(len(chain) == 1, f"{where}: {family.strategy} has one slice")
+        _require(len(chain) == 1, f"{where}: {family.strategy} must have one slice")
     _check_slices(family, join, queries, side, where)
 
 

@@ -95,10 +95,10 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
             family.counted_sides
             and (family.judges_absence or (family.replication.replicates and not spread_ranks))
         ),
-        f"{where}: rows of a key that are counted would come to several buckets, or be judged",
+        f"{where}: counted rows of a key would be in several buckets, or be checked for matches",
     )
     inner = [q.kind == "inner" for q in family.queries]
-    _require(not (family.of_absence and any(inner)), f"{where}: inner joins where there are others alone")
+    _require(not (family.of_absence and any(inner)), f"{where}: inner joins in a family of other joins only")
     for query in family.queries:
         _require(
             (query.kind == "inner") == (not query.preserved),
@@ -107,27 +107,27 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
     spread = family.spread_side
     _require(
         not (family.judges_absence and family.replication.replicates) or spread is not None,
-        f"{where}: partners of a row would come to several buckets",
+        f"{where}: partners of a row would be in several buckets",
     )
     _require(
         spread is None or all(q.preserved == (spread,) for q in family.queries),
-        f"{where}: rows that rest in several buckets would be judged in each of them",
+        f"{where}: rows stored in several buckets would be checked for matches in each of them",
     )
     _require(
         spread is None or family.replication.every == ALL_BUCKETS,
-        f"{where}: a new bucket of a key would lack the rows that rest in the others",
+        f"{where}: a new bucket of a key would lack the rows stored in the other buckets",
     )
     grouped = [q.grouping is not None for q in family.queries]
-    _require(all(grouped) or not any(grouped), f"{where}: groups beside pairs")
+    _require(all(grouped) or not any(grouped), f"{where}: some queries return groups, others pairs")
     _require(
         not (family.has_groups and (family.judges_absence or not family.key)),
-        f"{where}: groups without a key",
+        f"{where}: groups without a key, or with outer, semi or anti joins",
     )
     _require(
         not (
             (is_exchanged(family.stream_a) or is_exchanged(family.stream_b)) and family.replication.replicates
         ),
-        f"{where}: pairs on their way would miss the rows that rest in a new bucket of their key",
+        f"{where}: exchanged pairs would miss the rows stored in a new bucket of their key",
     )
     _require(
         not (family.has_groups and family.replication.replicates),
@@ -148,7 +148,7 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
         _require(
             not family.ordered
             or ((stream.order is not None or is_intermediate(stream.id)) and stream.event_time in stored),
-            f'{where}: stream "{stream.name}" has no order, or its rows no event time',
+            f'{where}: stream "{stream.name}" has no order, or its rows have no event time',
         )
         needed = {c for q in family.queries for c in (q.columns_a if side == "a" else q.columns_b)}
         _require(stored == tuple(sorted(needed)), f"{where}: columns of {side} are not what its queries need")
@@ -161,21 +161,24 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
 
 
 def _check_resting(plan: Plan, previous: Plan | None, made: Collection[int]) -> None:
-    """Check recomputed pairs: all rows of which they are made must be stored, in one bucket per key."""
+    """Check recomputed pairs: all rows from which they are made must be stored, in one bucket per key."""
     unrested = [family for family in plan.families if not family.rests]
     for family in unrested:
         kept = family.stream_a in made and not is_exchanged(family.stream_a) and bool(family.key)
-        _require(kept and not family.ordered, f'family "{family.id}": its rows of a cannot be made again')
+        _require(
+            kept and not family.ordered, f'family "{family.id}": its rows of side a cannot be recomputed'
+        )
     makers = makers_again(plan.families) if unrested else {}
     for maker in makers.values():
         whole = not maker.replication.replicates and not maker.probe.has_rings
-        _require(whole, f'family "{maker.id}": pairs are made again of rows in rings or in several buckets')
+        _require(whole, f'family "{maker.id}": pairs are recomputed from rows in rings or in several buckets')
         _require(
-            not maker.judges_absence, f'family "{maker.id}": rows of which pairs are made again are judged'
+            not maker.judges_absence,
+            f'family "{maker.id}": pairs are recomputed from rows that are checked for matches',
         )
     rested = {f.id for f in previous.families if f.rests} if previous is not None else set()
     for family in unrested:
-        _require(family.id not in rested, f'family "{family.id}": its rows of a rest already')
+        _require(family.id not in rested, f'family "{family.id}": its rows of side a are stored already')
 
 
 def _check_both_sides(plan: Plan) -> None:
@@ -209,7 +212,7 @@ def _check_history(plan: Plan, previous: Plan | None) -> None:
     _require(not lost, f"streams {sorted(lost)} were used before and are gone")
     free = dict(plan.next_bit)
     for scope, bit in previous.next_bit:
-        _require(first_bit(free, scope) >= bit, f"next_bit of {scope} went back")
+        _require(first_bit(free, scope) >= bit, f"next_bit of {scope} has decreased")
     replications, flowing = plan.replications(), {s.id for s in plan.streams}
     for name, former in previous.replications().items():
         if flowing.issuperset(family_streams(name)):
@@ -254,7 +257,7 @@ def _check_bits_kept(
         if planned.sql in old:
             _require(planned.bit == old[planned.sql], f"{where}: {planned.sql} changed its bit")
         else:
-            _require(planned.bit >= first, f"{where}: bit {planned.bit} was given before")
+            _require(planned.bit >= first, f"{where}: bit {planned.bit} was assigned before")
 
 
 def _meanings(

@@ -8,7 +8,7 @@
 Sorting delays results by k rows, so a policy with sorting is chosen only if no other policy stays within the
 memory limit.
 
-Source: Window-Oblivious Join (Wu, Tan, Zhou), §4 and §4.2. We differ as in ``planner.orders.buffers``.
+Source: Window-Oblivious Join (Wu, Tan, Zhou), §4 and §4.2. Differences: see ``planner.orders.buffers``.
 """
 
 from __future__ import annotations

@@ -230,7 +230,7 @@ class Objective:
 
 
 def _set(present: Mapping[str, T], changes: Mapping[str, T | None], queries: Sequence[Query]) -> dict[str, T]:
-    """Return families' own settings after changes; None removes a family's own setting."""
+    """Return the families' own settings after ``changes``; None removes a family's own setting."""
     named = by_family(changes, queries, strict=False)
     # The same family may have an entry under its other name (id or key), which would otherwise stay in force.
     own = {

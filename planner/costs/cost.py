@@ -49,7 +49,7 @@ class Terms:
         return Terms(*map(add, _values(self), _values(other)))
 
 
-#: Gets the values of all terms; ``astuple`` would copy each of them.
+#: Function that returns the values of all terms; ``astuple`` would copy each value.
 _values = attrgetter(*(term.name for term in fields(Terms)))
 
 
@@ -66,7 +66,7 @@ class SliceLoad:
     ``first`` and ``last``.
 
     Attributes:
-        side: Whose rows the slice holds.
+        side: Side whose rows the slice holds.
         w_start_s: Start of its window, seconds.
         w_end_s: End of its window, seconds; capped for unbounded windows.
         first: Whether rows enter the join in this slice (inserted), rather than move in from the previous
@@ -76,7 +76,7 @@ class SliceLoad:
             when they enter, if the first slice has a filter.
         entering_per_s: Rows that enter.
         held_rows: Rows held.
-        held_bytes: Encoded bytes of them.
+        held_bytes: Encoded bytes of the rows held.
         chain_males_per_s: Opposite rows (rows of the other side) that enter the join.
         males_per_s: Opposite rows that probe the slice.
         candidates_per_s: Males times rows held: the comparisons of nested loops.
@@ -91,7 +91,7 @@ class SliceLoad:
             by one.
         stored_segments_per_s: New segments encoded and stored: of arriving rows, of filtered rows and of
             merged segments.
-        stored_bytes_per_s: Bytes of them.
+        stored_bytes_per_s: Bytes of new segments.
         result_columns: Columns that a joined pair carries.
     """
 
@@ -170,12 +170,12 @@ class JoinInput:
 
 @dataclass(frozen=True, slots=True)
 class VerdictLoad:
-    """Expected work of a family's verdicts; rates are per second of event time.
+    """Expected work of verdicts (decisions whether a row has a match), per second of event time.
 
     Attributes:
         marks_per_s: Marks that are stored: a row gets a mark whenever it gets a nearer match.
         marks_held: Marks held.
-        verdicts_per_s: Rows times the distinct windows that they leave, each of which needs a verdict.
+        verdicts_per_s: Rows times distinct windows; each window that passes a row needs a verdict.
         given_per_s: Rows of one side that are stored as results.
         result_columns: Columns of a row that is stored as a result.
     """
@@ -214,7 +214,7 @@ class Cost:
 
     Attributes:
         memory_rows: Rows held.
-        memory_bytes: Encoded bytes of them.
+        memory_bytes: Encoded bytes of the rows held.
         comparisons: Terms of the paper's model, comparisons per second of event time.
         cpu_s: Terms of the calibrated model, CPU seconds per second of event time.
     """

@@ -21,7 +21,7 @@ class CostModels:
     Attributes:
         paper: Comparisons per second.
         calibrated: CPU seconds per second on this machine.
-        objective: The one that decides.
+        objective: Name of the model that decides.
     """
 
     paper: CostModel
@@ -33,7 +33,7 @@ class CostModels:
         """Return the models with their constants.
 
         Args:
-            objective: The one that decides.
+            objective: Name of the model that decides.
             c_sys: C_sys of the paper's model.
             calibration: Constants of this machine.
         """

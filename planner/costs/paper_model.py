@@ -1,8 +1,8 @@
 """The paper's cost model for any kind of join: comparisons per second, summed over slices and terms.
 
-Cost of a slice of side a (the slices of side b likewise), where λ_b' is the rate of males of b that enter the
-join, λ_b'' the rate of those that can serve a query of the slice, and R the number of rows of a that the
-slice holds:
+Cost of a slice of side a; for a slice of side b, swap a and b. λ_b' is the rate of males of b that enter the
+join, λ_b'' is the rate of males of b that can serve a query of the slice, and R is the number of rows of a
+that the slice holds:
 
     probe    λ_b'' R              nested loops: every male is compared with every row held
     purge    λ_b'                 each male once per slice, even if no query of the slice needs it: see Eq. 3

@@ -58,15 +58,15 @@ Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 #: Ids of stream a and stream b, and pairs of key columns.
 FamilyKey = tuple[int, int, tuple[tuple[str, str], ...]]
 
-#: Assumed without statistics: a middle value of the benchmarks, so that plans do not depend on chance.
+#: Rate assumed without statistics: a middle value of the benchmarks, so that plans do not depend on chance.
 ASSUMED_RATE_PER_S = Measure(1000.0, "assumed")
-#: Bytes of a row with key, event time, position, lineage and two numbers.
+#: Row size assumed without statistics: key, event time, position, lineage and two numbers.
 ASSUMED_ROW_BYTES = Measure(64.0, "assumed")
 #: Assumed selectivity of a filter without statistics: the filter is neither useless nor decisive.
 ASSUMED_SELECTIVITY = Measure(0.5, "assumed")
-#: A thousand keys, evenly used.
+#: Join selectivity assumed without statistics: a thousand keys, equally frequent.
 ASSUMED_JOIN_SELECTIVITY = Measure(1e-3, "assumed")
-#: Without a key every pair of rows inside the windows is a candidate.
+#: Join selectivity without a key: every pair of rows inside the windows is a candidate.
 EVERY_PAIR = Measure(1.0, "given")
 #: Scrambling factor assumed for a stream whose factor is monitored: the smallest possible one
 #: (``operators.orders``).
@@ -385,7 +385,7 @@ def _with_rows_held(own: SideRates, other: SideRates) -> SideRates:
 
 
 def memory_rows(memory: Memory, own: SideRates, other: SideRates) -> float | None:
-    """Return the expected number of rows of an ordered side in memory; None if a side is not ordered."""
+    """Return the expected rows of side ``own`` in memory; None unless both sides are ordered."""
     if own.scramble is None or other.scramble is None or own.lag is None:
         return None
     one = OrderedStream(own.scramble.value, own.rate.value)

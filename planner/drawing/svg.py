@@ -24,7 +24,7 @@ _ENDLESS = 60
 _LINE, _SLICE = 18, 30
 #: If a chain's shortest slice end is a smaller fraction of its longest one, the axis is logarithmic.
 _NARROW = 0.004
-#: Maximum number of lines under a chain and of names on a line; of further ones, only the number is shown.
+#: Maximum number of lines under a chain and of names on a line; further ones are only counted.
 _MOST_LINES, _MOST_NAMES = 20, 3
 #: Width of a letter, and least distance between the ends of two slices, px.
 _LETTER = 7
@@ -175,7 +175,7 @@ def _draw_queries(
 
 
 def _windows(family: FamilyPlan, join: JoinPlan, side: SideName) -> Iterator[tuple[int, str]]:
-    """Yield each window of a join's queries that holds rows, the shortest first, with their names."""
+    """Yield each window of a join's queries that holds rows, shortest first, with the queries' names."""
     found: dict[int, list[str]] = {}
     for query, reached in family.slices_reached(join, side):
         if reached:

@@ -38,7 +38,7 @@ class SliceCost:
 
     Attributes:
         memory_rows: Rows held.
-        memory_bytes: Encoded bytes of them.
+        memory_bytes: Encoded bytes of the rows held.
         comparisons: Terms of the paper's model, per second of event time.
         cpu_s: Terms of the calibrated model, CPU seconds per second of event time.
     """
@@ -51,7 +51,7 @@ class SliceCost:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One way to answer a family.
+    """One way to answer the queries of a family.
 
     Attributes:
         name: Name of the strategy, ``chain`` for given boundaries, or ``plan`` for a plan that its strategy
@@ -231,7 +231,7 @@ def terms(cost: Cost, model: CostModelName) -> Terms:
 def _decided_by(
     strategy: Strategy, chosen: Alternative, alternatives: Sequence[Alternative], model: CostModelName
 ) -> Decision | None:
-    """Compare with the best alternative of a different cost, by what the strategy minimizes."""
+    """Compare the plan with the best alternative of a different cost, by what its strategy minimizes."""
     by_memory = strategy == "mem-opt"
 
     def aim(alternative: Alternative) -> tuple[float, float]:

@@ -92,7 +92,7 @@ def preview(
         profile: Statistics.
         chains: Boundaries to be costed beside the strategies, by family id.
         held: Rows that the slices of ``previous`` hold; None if they were not counted.
-        held_bytes: The same in encoded bytes.
+        held_bytes: Encoded bytes of these rows; None if they were not counted.
         left: Boundaries that departed queries left, by family id.
         keep: Ids of families whose joins stay unless their queries change.
 

@@ -50,7 +50,7 @@ class Sighting:
 
     Attributes:
         rows: Rows that have arrived so far.
-        passed: Value (kwm) after which all later rows come; None while no such value is known.
+        passed: Value (the paper's kwm) that all later rows exceed; None while no such value is known.
         scramble: Scrambling factor k.
     """
 
@@ -90,7 +90,7 @@ _Doubles = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 def _passed(seen: Sequence[Sighting]) -> tuple[_Doubles, _Doubles] | None:
-    """Return the places of passed values, and these values, ascending; None before anything was passed."""
+    """Return places and the values passed there, both ascending; None before any value was passed."""
     known = {s.passed: max(s.rows - s.scramble - 1, 0) for s in reversed(seen) if s.passed is not None}
     if not known:
         return None

@@ -34,8 +34,8 @@ _EQUAL = 1e-11
 def cpu_opt(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPlan, ...]:
     """Choose for each side the chain of least CPU cost among all 2^(N-1) chains.
 
-    Merging slices saves their purging, the union that feeds a query from several of them, and the overhead of
-    an operator. A merge adds routing at the boundaries inside the merged slice. With selections it also pulls
+    Merging slices saves purging, unions of results from several slices, and the overhead of operators. But it
+    adds routing at the boundaries inside the merged slice. With selections it also pulls
     up a filter, so more rows are held, probed and tested (§6.2). Among chains of equal cost the one with
     fewer rows is chosen, then the one with more cuts.
 
@@ -105,9 +105,9 @@ def _on_shortest_paths(dag: nx.DiGraph[int], last: int, weight: str) -> nx.DiGra
 
 
 def _useful(costs: Floats, first: _Ints, start: int) -> _Ints:
-    """Return the slices from ``start`` that cost no more than their halves, so may be on a best path.
+    """Return the slices from ``start`` that may be on a best path.
 
-    Any other slice can be replaced by two slices that cost less together, so its edge is not needed. With
+    Any other slice can be cut into two slices that cost less together, so its edge is not needed. With
     thousands of windows few edges are left, which saves time because building the graph takes most of it.
 
     Args:

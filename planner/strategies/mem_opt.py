@@ -21,9 +21,9 @@ from planner.strategies.slice_dag import chain_of_path
 def mem_opt(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPlan, ...]:
     """Cut each side at every distinct window: every edge e_(i,i+1) of the slice DAG.
 
-    Without selections the state equals that of one join with the largest window (Theorem 3). With selections,
-    the state is the rows that some query can still use (Theorem 4), because rows can be filtered at each
-    boundary. Merging slices can only save CPU, never state.
+    Without selections the state equals the state of one join with the largest window (Theorem 3). With
+    selections, the state is the rows that some query can still use (Theorem 4), because rows can be filtered
+    at each boundary. Merging slices can only save CPU, never state.
 
     Args:
         family: Queries and their filters.

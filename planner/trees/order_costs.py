@@ -7,6 +7,8 @@ Cost of a step that joins a stream c to combinations d, in CPU seconds per secon
     rows            λ_c that are packed and inserted, and λ_d that are inserted
     exchange        λ_d packed once more, and a file of each bucket for each batch
 
+Consecutive steps with the same key are a *run*; the pairs of a run stay in their bucket.
+
 Rows held: λ_d H_d + λ_c W_c. A row of an intermediate expires when no later row can be in the windows of all
 its rows, so it is held for less than W_d (``OrderRates.held_s``). If the first step already runs for another
 query, only the new part of this query's windows has a cost. A step that joins a group inserts and holds the
@@ -77,7 +79,7 @@ class OrderCosts:
     def joined(
         self, order: JoinOrder, position: int, key: frozenset[Equals], *, rests: bool = True
     ) -> tuple[JoinOrder, frozenset[Equals]] | None:
-        """Return an order with one stream more and the key of its last run; None if it is not possible.
+        """Return an order with one more stream, and the key of its last run; None if it is not possible.
 
         Args:
             order: The order so far, of two streams at least.

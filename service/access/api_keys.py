@@ -62,7 +62,9 @@ def create_key(
         said = f'scope "{unknown[0]}" is not known' if unknown else "the key has no scope"
         raise InvalidKey(said, hint=f"Scopes are {', '.join(SCOPES)}.")
     if rate_per_s < 1:
-        raise InvalidKey(f"{rate_per_s} requests per second are not a limit", hint="Give 1 or more.")
+        raise InvalidKey(
+            f"a limit of {rate_per_s} requests per second is not allowed", hint="Give 1 or more."
+        )
     key_id = secrets.token_hex(6)
     secret = secrets.token_urlsafe(32)
     keys.add(key_id, name, wanted, _HASHER.hash(secret), rate_per_s)

@@ -131,7 +131,7 @@ class TokenVerifier:
                 document = json.loads(answer.read(1 << 20))
             found, keys_url = document["issuer"], str(document["jwks_uri"])
         except _NO_ANSWER as error:
-            raise IssuerDown(f'issuer "{self._issuer}" cannot be asked', detail=f"{error}.") from error
+            raise IssuerDown(f'issuer "{self._issuer}" cannot be reached', detail=f"{error}.") from error
         if found != self._issuer:
             raise IssuerDown(f'issuer "{self._issuer}" calls itself "{found}"')
         if urllib.parse.urlsplit(keys_url).scheme != urllib.parse.urlsplit(self._issuer).scheme:

@@ -1,4 +1,4 @@
-"""Workloads for the fit: corners, each dominated by one kind of work, and random ones between."""
+"""Workloads for the fit: corner workloads, each dominated by one kind of work, and random workloads."""
 
 from __future__ import annotations
 

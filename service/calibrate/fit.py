@@ -81,7 +81,7 @@ def fit(runs: Sequence[MeasuredRun], *, now_us: int) -> Fit:
 
 
 def relative_nnls(works: np.ndarray[tuple[int, int], np.dtype[np.float64]], seconds: _Floats) -> _Floats:
-    """Minimise relative errors: the squares of small ones, the sizes of large ones (Huber's weights)."""
+    """Minimise the squares of small relative errors and the sizes of large ones (Huber's weights)."""
     rows = works / seconds[:, None]
     scale = np.maximum(rows.max(axis=0), np.finfo(np.float64).tiny)
     weights = np.ones(len(rows))

@@ -34,8 +34,8 @@ class Measured:
         batches: Batches measured.
         pack_turns_s: CPU seconds of reading and packing, by turn.
         chain_turns_s: CPU seconds of joining, storing and writing, by turn.
-        stored_segments: New segments, all batches.
-        stored_bytes: Bytes of them.
+        stored_segments: Number of new segments, all batches.
+        stored_bytes: Bytes of the new segments, all batches.
         slices: Counters by join, side and slice number, summed over buckets and batches. This includes
             ``rows``, ``bytes`` and ``segments``, although they describe the state at the end of a batch.
     """

@@ -21,8 +21,8 @@ def calibration_runs(workloads: int, batches: int, *, say: Callable[[str], None]
     """Run the designed workloads and return their measurements.
 
     Args:
-        workloads: Random workloads besides the corners.
-        batches: Batches to measure of each.
+        workloads: Number of random workloads, in addition to the corner workloads.
+        batches: Number of batches to measure per workload.
         say: Prints a line per workload.
     """
     chosen = list(designs(workloads, seed=SEED))

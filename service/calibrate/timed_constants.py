@@ -74,7 +74,7 @@ def with_timed_constants(calibration: Calibration) -> Calibration:
 
 
 def _least_s(work: Callable[[], object]) -> float:
-    """Return the least CPU time of several repeats, seconds."""
+    """Run work several times and return the lowest CPU time, seconds."""
     taken = []
     for _ in range(_REPEATS):
         before = time.process_time()

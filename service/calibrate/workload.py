@@ -173,11 +173,11 @@ class SyntheticWorkload:
         )
 
     def batches(self, directory: Path, *, at_once: int) -> Iterator[tuple[Batch, ...]]:
-        """Write batches endlessly, ``at_once`` at a time; each request removes the previous files.
+        """Yield batches without end, ``at_once`` at a time; writing the next ones removes the previous files.
 
         Args:
             directory: Directory for the files.
-            at_once: Batches to yield together.
+            at_once: Number of batches to write and yield together.
         """
         rng = np.random.default_rng(self.seed)
         streams, rates = self.streams.values(), (self.rate_a, self.rate_b)

@@ -57,7 +57,7 @@ class StateCaps:
         if manifest is None or manifest.batch == self._judged:
             return
         for stream in capped:
-            assert stream.state_cap_mb is not None, "others were left out"
+            assert stream.state_cap_mb is not None, "only streams with a cap are checked"
             held = [each for each in manifest.held if each.stream_id == stream.id]
             excess = sum(each.bytes for each in held) - stream.state_cap_mb * MEGABYTE
             if excess > 0:
@@ -65,7 +65,7 @@ class StateCaps:
         self._judged = manifest.batch
 
     def _act(self, stream: Stream, manifest: BatchManifest, held: Sequence[HeldTimes], excess: int) -> None:
-        assert stream.state_cap_mb is not None, "others were left out"
+        assert stream.state_cap_mb is not None, "only streams with a cap are checked"
         cap = stream.state_cap_mb * MEGABYTE
         if stream.at_cap == "stop":
             self._stop(stream, manifest)
@@ -108,7 +108,7 @@ def horizon_for(held: Iterable[HeldTimes], excess: float) -> int:
 
     Args:
         held: Event times of the rows of one stream, per bucket; not empty.
-        excess: Bytes that must go.
+        excess: Bytes to free.
 
     >>> horizon_for([HeldTimes(1, 100, (0, 10, 20)), HeldTimes(1, 100, (10, 20, 30))], 60)
     21

@@ -4,9 +4,9 @@
                  {metadata}                 {"nextBatchWatermarkMs": 0}
                  sluice:{"1": 12, "batch": 8, "control": 3}
 
-Entries have Spark's numbers. Spark counts the empty first batch of a service and Sluice does not, so Spark's
-batch numbers are one higher than Sluice's. The ``batch`` in the offset of an entry is Sluice's number of the
-next batch.
+Entries are named by Spark's batch numbers. Spark counts the empty first batch of a service and Sluice does
+not, so Spark's batch numbers are one higher than Sluice's. The ``batch`` in the offset of an entry is
+Sluice's number of the next batch.
 
 The checkpoint of a data directory that was moved (``recovery.moving``) continues from the old checkpoint:
 ``begin.json`` has the offset at which it continues. Spark's numbers begin with 0 again, so they are lower
@@ -124,7 +124,7 @@ class SparkLog:
         return not_done, not_begun
 
     def forget_after(self, batch: int) -> None:
-        """Remove all entries after a batch (-1: Spark's empty first one), so that Spark begins them again."""
+        """Remove all entries after a batch (-1: Spark's empty first one), so that Spark repeats them."""
         self.cut(batch, [begun for begun in self.begun() if begun <= batch])
 
     def _begun(self, batch: int) -> Path:

@@ -106,9 +106,9 @@ class CostModelOption(StrEnum):
 
 StrategyOption = Annotated[
     StrategyName | None,
-    typer.Option(help="How to join the queries.", show_default="the workload's, or mem-opt"),
+    typer.Option(help="Strategy for joining the queries.", show_default="the workload's, or mem-opt"),
 ]
-FormatOption = Annotated[PlanForm, typer.Option("--format", help="How to print it.")]
+FormatOption = Annotated[PlanForm, typer.Option("--format", help="Output format.")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -132,8 +132,10 @@ def sluice(
 @app.command()
 def run(
     workload: WorkloadArgument,
-    out: Annotated[Path, typer.Option(help="Directory of the results, and of what a restart needs.")],
-    results: Annotated[ResultsForm, typer.Option(help="A directory per query, or each pair once.")] = (
+    out: Annotated[
+        Path, typer.Option(help="Directory of the results and of all files that a restart needs.")
+    ],
+    results: Annotated[ResultsForm, typer.Option(help="Files: a directory per query, or each pair once.")] = (
         ResultsForm.PER_QUERY
     ),
     strategy: StrategyOption = None,
@@ -146,7 +148,7 @@ def run(
         bool,
         typer.Option(
             "--final",
-            help="End all streams for good: rows without a partner are decided, groups of intervals closed.",
+            help="End all streams permanently: decide rows without a partner, and close groups.",
         ),
     ] = False,
 ) -> None:
@@ -213,12 +215,16 @@ def _early_jvm(
 @app.command()
 def plan(
     workload: Annotated[
-        Path | None, typer.Argument(metavar="[WORKLOAD.yaml]", help="Without it, ask the running service.")
+        Path | None,
+        typer.Argument(
+            metavar="[WORKLOAD.yaml]", help="Workload file; without it, show the plan of the running service."
+        ),
     ] = None,
     form: FormatOption = PlanForm.TEXT,
     strategy: StrategyOption = None,
     cost_model: Annotated[
-        CostModelOption | None, typer.Option(help="Whose CPU cost decides.", show_default="calibrated")
+        CostModelOption | None,
+        typer.Option(help="Cost model by which the plan is chosen.", show_default="calibrated"),
     ] = None,
     c_sys: Annotated[
         float | None, typer.Option(min=0, help="C_sys of the paper's model, comparisons per row and slice.")
@@ -270,7 +276,7 @@ def plan(
 def calibrate(
     data_dir: DataDirOption = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer and shorter runs: below a minute, rougher.")
+        bool, typer.Option("--quick", help="Fewer and shorter runs: less than a minute, less accurate.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -358,7 +364,8 @@ def move(
         typer.Option(help="URL of the catalog to use from then on.", show_default="SQLite in DIR"),
     ] = None,
     buckets: Annotated[
-        int | None, typer.Option(min=1, help="Buckets to hash the state into.", show_default="as many as now")
+        int | None,
+        typer.Option(min=1, help="Number of buckets to hash the state into.", show_default="as many as now"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -399,7 +406,7 @@ def run_command_line() -> None:
         sys.exit(2 if isinstance(told, (InvalidInput, NotFound, Conflict)) else 1)
     except SystemExit as end:
         if end.code == _TERMINATED:
-            typer.echo("sluice: ended by SIGTERM; what was committed stays", err=True)
+            typer.echo("sluice: ended by SIGTERM; committed batches stay", err=True)
         raise
     finally:
         # Otherwise, objects that the engine froze (``gc.freeze``) would outlive the interpreter, and DuckDB's

@@ -23,14 +23,14 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 #: Names requested per page of a collection.
 PAGE = 500
 
-UrlOption = Annotated[str, typer.Option(envvar="SLUICE_URL", help="Where the service is.")]
+UrlOption = Annotated[str, typer.Option(envvar="SLUICE_URL", help="Base URL of the service.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 SinkOption = Annotated[
     str | None,
     typer.Option(
         metavar="FORMAT:PATH|URL|JSON|@FILE|none",
-        help="Where results go besides being kept: files (parquet:alerts, ndjson:alerts, csv:alerts), an "
-        "http or https URL, a sink as REST takes it in JSON or in a YAML or JSON file (@sink.yaml), or none.",
+        help="Additional destination of results: files (parquet:alerts, ndjson:alerts, csv:alerts), an http "
+        "or https URL, a sink of the REST API as JSON or in a YAML or JSON file (@sink.yaml), or none.",
     ),
 ]
 CqlArgument = Annotated[str | None, typer.Argument(metavar="[CQL]", show_default=False)]
@@ -88,7 +88,9 @@ def add_query(
     name: NameArgument,
     cql: CqlArgument = None,
     file: FileOption = None,
-    backfill: Annotated[str, typer.Option(help="none, or state to join with rows held already.")] = "none",
+    backfill: Annotated[
+        str, typer.Option(help="state also joins new rows with rows in the state, none does not.")
+    ] = "none",
     sink: SinkOption = None,
     wait: WaitOption = None,
     as_json: JsonOption = False,
@@ -103,18 +105,18 @@ def add_query(
 @query_commands.command("update")
 def update_query(
     name: NameArgument,
-    cql: Annotated[str | None, typer.Argument(metavar="[CQL]", help="The whole new text.")] = None,
+    cql: Annotated[str | None, typer.Argument(metavar="[CQL]", help="New text of the whole query.")] = None,
     file: FileOption = None,
     window: Annotated[
-        list[str] | None, typer.Option(help="30s for both streams, or A=30s for one; repeatable.")
+        list[str] | None, typer.Option(help="Window: 30s for both streams, or A=30s for one; repeatable.")
     ] = None,
     filter_: Annotated[
         list[str] | None,
-        typer.Option("--filter", help="A=v < 0.3, or A= to take the filter away; repeatable."),
+        typer.Option("--filter", help="Filter: A=v < 0.3, or A= to remove it; repeatable."),
     ] = None,
     select: Annotated[str | None, typer.Option(help="Select list.")] = None,
     backfill: Annotated[
-        str, typer.Option(help="state joins with rows held already, none does not.")
+        str, typer.Option(help="state also joins new rows with rows in the state, none does not.")
     ] = "state",
     sink: SinkOption = None,
     wait: WaitOption = None,
@@ -145,7 +147,9 @@ def pause_query(
 @query_commands.command("resume")
 def resume_query(
     name: NameArgument,
-    backfill: Annotated[str, typer.Option(help="state joins with rows held then, none does not.")] = "state",
+    backfill: Annotated[
+        str, typer.Option(help="state also joins new rows with rows in the state, none does not.")
+    ] = "state",
     wait: WaitOption = None,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
@@ -324,7 +328,9 @@ def _sink_of_file(file: Path) -> dict[str, Any]:
 
     sink = read_yaml(file).value
     if not isinstance(sink, dict):
-        raise UnreadableInput(f'file "{file}" holds no sink', hint="Write type, and what that type takes.")
+        raise UnreadableInput(
+            f'file "{file}" holds no sink', hint="Write type and the settings of that type."
+        )
     return sink
 
 

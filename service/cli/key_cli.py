@@ -19,11 +19,9 @@ def create(
     name: NameArgument,
     scope: Annotated[
         list[str],
-        typer.Option(
-            help="What it allows: read, ingest, write or admin; may be repeated.", show_default=False
-        ),
+        typer.Option(help="Scope of the key: read, ingest, write or admin; repeatable.", show_default=False),
     ],
-    rate: Annotated[int, typer.Option(help="Requests per second that it may send.")] = 1000,
+    rate: Annotated[int, typer.Option(help="Requests per second that the key allows.")] = 1000,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -11,7 +11,7 @@ import typer
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 DataDirOption = Annotated[
-    Path | None, typer.Option(help="Where everything is kept.", show_default="./sluice-data")
+    Path | None, typer.Option(help="Data directory of the service.", show_default="./sluice-data")
 ]
 
 

@@ -64,7 +64,7 @@ def plan_text(
         strategy: Overrides the file's strategy.
         cost_model: Cost model that decides.
         c_sys: C_sys of the paper's model.
-        statistics: File of statistics that override those sampled from the inputs.
+        statistics: File of statistics that override sampled ones.
         chain: Slice boundaries whose cost is shown besides the costs of the strategies.
         tell: Called with a warning for each input that is left out of the plan.
 

@@ -38,7 +38,7 @@ MEDIA_TYPES: Final = {
 
 def query_results(
     name: NameArgument,
-    after: Annotated[str | None, typer.Option(help="Cursor of the last row that was read.")] = None,
+    after: Annotated[str | None, typer.Option(help="Cursor after which results begin.")] = None,
     limit: Annotated[
         int | None, typer.Option(help="Maximum number of rows to show.", show_default="100, all with --out")
     ] = None,
@@ -50,10 +50,11 @@ def query_results(
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", dir_okay=False, help="Write all results so far to it."),
+        typer.Option(metavar="FILE", dir_okay=False, help="File to write all results so far to."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(help="With --out: cursor of the last row; the last one so far without it.")
+        str | None,
+        typer.Option(help="With --out: cursor of the last row to write; by default, of the newest row."),
     ] = None,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
@@ -106,7 +107,7 @@ def export(
     headers = service.download(f"/queries/{name}/results:export", params=params, file=out)
     told = f"sluice: {headers['Sluice-Rows']} results in {out}"
     reached = headers.get("Sluice-Next-Cursor")
-    typer.echo(told if reached is None else f"{told}; later ones follow --after {reached}", err=True)
+    typer.echo(told if reached is None else f"{told}; for later results, use --after {reached}", err=True)
 
 
 def followed(service: Client, name: str, after: str | None, form: RowsForm) -> Iterator[str]:

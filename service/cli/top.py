@@ -56,8 +56,8 @@ class Sight:
 
 
 def top(
-    once: Annotated[bool, typer.Option("--once", help="Print it once and exit.")] = False,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one snapshot and exit.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two updates.")] = 2.0,
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:

@@ -245,7 +245,7 @@ class SourceSettings(SettingGroup):
     """Sources of rows.
 
     Attributes:
-        list_interval_ms: Time between two looks for new files in source directories, ms.
+        list_interval_ms: Time between two searches for new files in source directories, ms.
         roots: Directories from which streams registered with the service may read files, separated by ``:``.
             Empty: ``sources`` in the data directory.
         servers: Brokers and databases, ``host:port``, that streams and sinks registered with the service may
@@ -312,7 +312,7 @@ class BatchSettings(SettingGroup):
             adjusted to it. 0 always admits up to ``max_rows``.
         rows_per_partition: Maximum number of rows of small input pieces that share a reader task; None means
             half a million, or a core's share of the batch if that is more.
-        rows_file_kb: Minimum size, in kB, of a family side's rows that are passed to their bucket in a file.
+        rows_file_kb: Size, in kB, from which a family side's rows are passed to their bucket in a file.
             Smaller amounts are passed through Spark; on a cluster, all rows are.
     """
 
@@ -406,7 +406,7 @@ class LogSettings(SettingGroup):
     """Logging to stderr, and traces.
 
     Attributes:
-        level: Least level that is logged.
+        level: Lowest level that is logged.
         format: ``text``, or ``json`` for one object per line.
         traces_url: URL to which the API sends OpenTelemetry traces, as OTLP over HTTP; None makes no traces.
     """

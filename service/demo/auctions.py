@@ -26,7 +26,7 @@ from service.demo.queries import DemoQuery
 
 HOUR_US = 3_600_000_000
 WINDOW_US = 12 * HOUR_US
-#: Event time of a file.
+#: Event time that a file covers.
 STEP_US = HOUR_US
 #: 2026-01-01, UTC.
 _START_US = 1_767_225_600_000_000

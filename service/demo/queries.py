@@ -9,7 +9,7 @@ would excuse their delay, and flights whose aircraft does not take off again. Th
 from New York, so an aircraft that takes off there again must have returned.
 
 The last query joins three streams on two keys: weather by the airport, aircraft by their number. The results
-of this query come one batch later than those of the other queries.
+of this query come one batch later than the results of the other queries.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def _auction_lines(workspace: Workspace, tables: ReplayedTables) -> str:
     (family,) = (family.id for family in plan.families if family.has_groups)
     found = auction_figures(manifests, family, tables)
     when = (
-        "not all counts have come"
+        "some counts are missing"
         if found.most_batches is None
         else (f"each count came at most {found.most_batches} batches after the closing")
     )
@@ -179,7 +179,7 @@ def _watch(
     *,
     once: bool,
 ) -> Progress:
-    """Show progress until Ctrl-C, or with ``once`` until all rows are processed; return the last."""
+    """Show progress until Ctrl-C, or with ``once`` to the last row; return the final progress."""
     progress = reader.read(time.monotonic())
     live = Live(console=console, auto_refresh=False, transient=True)
     told_s = float("-inf")
@@ -219,7 +219,7 @@ def _register(
     while not workspace.wait_for_version(version, 1.0):
         _check(workspace)
         if time.monotonic() > deadline_s:
-            raise DemoFailed(f"the engine did not take up its plan in {START_TIMEOUT_S:.0f} seconds")
+            raise DemoFailed(f"the engine did not activate its plan in {START_TIMEOUT_S:.0f} seconds")
     by_name = {query.name: query for query in workspace.queries.running()}
     return tuple(by_name[query.name] for query in scene.queries)
 

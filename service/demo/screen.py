@@ -40,7 +40,7 @@ def summary(progress: Progress, seconds: float, queries: Sequence[Query]) -> Ren
 
 
 def numbers(progress: Progress) -> Table:
-    """Compare the cost of all families' shared chains with that of one join per query."""
+    """Compare the cost of all families' shared chains with the cost of one join per query."""
     table = _table("", ">shared chains", ">unshared, Eq. 1", ">unshared, filters first")
     rows, pairs = progress.unshared_rows_mean, progress.unshared_pairs
     table.add_row(

@@ -7,9 +7,9 @@ this kind and needs no router. A second estimate applies the filters before the 
 contains only rows that pass them.
 
 The paper assumes a constant rate λ. Flights have no constant rate; for example, no flight leaves at 3 in the
-morning. The rows of a window are therefore not computed as λ W, but counted in the demo's tables, at the
-watermarks of the batch with whose shared state they are compared. Only pairs of equal key count as compared,
-because an index finds them; the paper's nested loops compare all rows of a window.
+morning. The rows of a window are therefore not computed as λ W, but counted in the demo's tables. They are
+counted at the watermarks of a batch and compared with the shared state after this batch. Only pairs of equal
+key count as compared, because an index finds them; the paper's nested loops compare all rows of a window.
 
 An outer, semi or anti join costs as much as the join whose pairs decide its results, with whole windows: each
 row stays for its window, whether or not it has a partner. For a query over three streams, only the first step
@@ -56,7 +56,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """One side of a query: event times of all rows of its stream and of those that pass, ascending."""
+    """One side of a query: ascending event times of its stream's rows, and of the rows that pass."""
 
     stream: int
     opposite: int
@@ -146,7 +146,7 @@ def _count(ts: Int64s, after_us: int, until_us: int) -> int:
 
 
 def _passing(table: pa.Table, filters: tuple[PlannedFilter, ...]) -> dict[int | None, Bools]:
-    """Return a mask of the rows that pass each filter, by lineage bit; None is no filter: all pass."""
+    """Return a mask of the rows that pass each filter, by lineage bit; a filter of None passes all."""
     passing: dict[int | None, Bools] = {None: np.ones(table.num_rows, dtype=np.bool_)}
     with duckdb.connect() as connection:
         connection.register("t", table)

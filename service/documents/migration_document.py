@@ -126,7 +126,7 @@ class SliceStepDocument(BaseModel):
     )
     side: str | None = Field(
         default=None,
-        description="Stream whose chain is meant (`a` or `b` in a self-join); both if it is left out.",
+        description="Stream whose chain is changed (`a` or `b` in a self-join); both if it is left out.",
     )
     at: str | int | float = Field(description="Distance behind the other stream, such as `15s` or `1.5 min`.")
 
@@ -162,9 +162,9 @@ class PunctuationsPolicyDocument(BaseModel):
     )
     propagate: str = Field(
         default="push",
-        description="When result punctuations come out: as soon as keys are finished (`push`), once in so "
-        "much event time (`every(10s)`), after n closings in a bucket (`every(100)`), once both streams have "
-        "closed a key (`matched`), or when somebody asks (`pull`).",
+        description="When result punctuations are emitted: as soon as keys are finished (`push`), at an "
+        "interval of event time (`every(10s)`), after n closings in a bucket (`every(100)`), once both "
+        "streams have closed a key (`matched`), or on request (`pull`).",
     )
 
     def to_policy(self) -> PunctuationPolicy:
@@ -209,7 +209,7 @@ def _count(text: str | None) -> int | None:
 
 
 def _leave_policy(value: Any) -> Any:
-    """Validate a policy by hand: pydantic's errors for unions name models (Any: not validated yet)."""
+    """Validate a policy without pydantic, whose errors for unions name models (Any: not validated yet)."""
     if value in ("auto", "manual"):
         return value
     if (
@@ -248,7 +248,8 @@ class MigrationDocument(BaseModel):
     )
     family_strategies: dict[str, Strategy | None] = Field(
         default_factory=dict,
-        description="Strategies of single families, by key (`A.k = B.k`) or id; null takes one away.",
+        description="Strategies of single families, by key (`A.k = B.k`) or id; null removes a family's "
+        "own strategy.",
     )
     probe: str | None = Field(
         default=None,
@@ -271,20 +272,20 @@ class MigrationDocument(BaseModel):
     )
     oblivious_memory: AskedMemory | None = Field(
         default=None,
-        description="Where the rows of joins without windows wait: nowhere, they are joined as they come "
-        "(`plain`); in memory until no row before them can come (`msf`); on disk while their stream leads "
-        "(`dbf`); or both (`hybrid`). `auto` leaves it to the planner and the setting `oblivious_memory_mb`.",
+        description="Where rows of joins without windows wait. `plain`: nowhere, they are joined on arrival. "
+        "`msf`: in memory, until no earlier row can arrive. `dbf`: on disk, while their stream leads. "
+        "`hybrid`: both. `auto`: the planner chooses, within the setting `oblivious_memory_mb`.",
     )
     splits: list[SliceStepDocument] = Field(
-        default_factory=list, description="Where slices are to be cut in two. The chain is pinned then."
+        default_factory=list, description="Places at which a slice is cut in two. This pins the chain."
     )
     merges: list[SliceStepDocument] = Field(
         default_factory=list,
-        description="Where two slices meet that are to be one; merges come before splits.",
+        description="Boundaries at which two slices are merged. Merges come before splits.",
     )
     cleanup: bool = Field(
         default=False,
-        description="Drop the boundaries that departed queries left and those that were pinned.",
+        description="Drop pinned boundaries, and boundaries that departed queries left.",
     )
     rollback_to: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
@@ -292,8 +293,8 @@ class MigrationDocument(BaseModel):
     )
     on_leave: Annotated[Any, PlainValidator(_leave_policy), WithJsonSchema(_LEAVE_SCHEMA)] | None = Field(
         default=None,
-        description="When chains give up what departed queries left: with the version in which the query "
-        "leaves (`auto`), with a clean-up (`manual`), or with one that comes by itself (`{after: 10m}`).",
+        description="When chains drop the boundaries that departed queries left: in the version in which "
+        "the query leaves (`auto`), at a clean-up (`manual`), or after a time (`{after: 10m}`).",
     )
 
     def to_request(self) -> MigrationRequest:

@@ -56,12 +56,14 @@ class StreamNumbersDocument(_StatisticsDocument):
 
 
 class StatisticsDocument(_StatisticsDocument):
-    """Given statistics; those left out are measured, sampled from the inputs, or assumed."""
+    """Statistics given by a user; all others are measured, sampled from the inputs, or assumed."""
 
-    streams: dict[str, StreamNumbersDocument] = Field(default_factory=dict, description="By stream name.")
+    streams: dict[str, StreamNumbersDocument] = Field(
+        default_factory=dict, description="Statistics by stream name."
+    )
     filters: dict[str, _Fraction] = Field(
         default_factory=dict,
-        description="Fraction of rows that pass, by the condition of a query on one stream, in CQL.",
+        description="Fraction of rows that pass a filter. Key: a query's condition on one stream, in CQL.",
     )
     join_selectivity: _Fraction | None = Field(
         default=None, description="Fraction of the pairs of rows that have equal keys."

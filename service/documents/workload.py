@@ -145,7 +145,7 @@ class Workload:
 
         Args:
             path: Item of the document that is being checked.
-            text_at: Scalar that the error's own location refers to.
+            text_at: Path of the value in whose text the error's own location lies.
         """
         with locating(self.document, path, text_at=text_at):
             yield

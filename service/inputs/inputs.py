@@ -162,7 +162,7 @@ class Inputs:
         raise InternalError(f'stream "{stream.name}" has a position for each partition, not one')
 
     def pending(self, lane: Lane, position: int, limit: int) -> tuple[Piece, ...]:
-        """Return up to ``limit`` pieces from a position on, in order; of a topic, those found by `lanes`.
+        """Return up to ``limit`` pieces from a position on, in order; for a topic, those that `lanes` found.
 
         Raises:
             FileRefused: A file among the pieces is bad, and the stream has ``on_error: stop``.

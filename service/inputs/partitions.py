@@ -15,7 +15,8 @@ from operators.storage.folder import Folder
 
 #: ``_pos`` of a file's or chunk's row is ``position << ROW_BITS | row``.
 ROW_BITS: Final = 32
-#: Most rows of small pieces that share a reader task: the fixed cost of a task is about that of so many rows.
+#: Most rows of small pieces that share a reader task: the fixed cost of a task is about the cost of so many
+#: rows.
 ROWS_PER_PARTITION: Final = 500_000
 
 
@@ -75,7 +76,8 @@ class Piece:
         lost: Whether the rows of the piece no longer exist. A batch with such a piece has no other rows, and
             fails until the piece is skipped.
         is_fresh: Whether other lanes may have older rows that were written before this piece but not seen
-            yet. Such a piece is admitted only before a newer piece of its stream that is not fresh.
+            yet. Such a piece is admitted only if a newer piece of its stream that is not fresh is admitted
+            after it.
     """
 
     stream_id: int
@@ -141,7 +143,7 @@ class FilesPartition:
 
 @dataclass(frozen=True, slots=True)
 class EventsPartition:
-    """Offsets [start, end) of an ``http`` stream in the log at ``url``; the rest as in `FilesPartition`."""
+    """Offsets [start, end) of an ``http`` stream in the log at ``url``; attributes as in `FilesPartition`."""
 
     stream_id: int
     first_pos: int
@@ -155,7 +157,7 @@ class EventsPartition:
 
 @dataclass(frozen=True, slots=True)
 class ChunksPartition:
-    """Chunks [start, end) of a ``generator`` stream; the rest as in `FilesPartition`."""
+    """Chunks [start, end) of a ``generator`` stream; attributes as in `FilesPartition`."""
 
     stream_id: int
     first_pos: int
@@ -185,7 +187,7 @@ class TopicRange:
 
 @dataclass(frozen=True, slots=True)
 class TopicPartition:
-    """Messages of a ``kafka`` stream, in order of partition and offset; the rest as in `FilesPartition`.
+    """Messages of a ``kafka`` stream, in order of partition and offset; attributes as in `FilesPartition`.
 
     Attributes:
         ranges: Messages to read.

@@ -205,7 +205,7 @@ class ChainProcessor:
         return tuple(files), tuple(file for file in late if file is not None)
 
     def _exchanged(self, payloads: Sequence[Payload], number: int) -> list[ExchangedRows]:
-        """Return the pairs that the buckets sent to this one in the batch before."""
+        """Return the pairs that the buckets sent to this bucket in the previous batch."""
         batch = payloads[0].batch - 1
         senders = sorted({sender for payload in payloads for sender in payload.senders})
         sent = [SegmentIds(self._options.checkpoint_id, sender, batch).exchange for sender in senders]

@@ -33,11 +33,11 @@ PACKERS_KEPT = 16
 
 @dataclass(frozen=True, slots=True)
 class RowFiles:
-    """Directory of rows that travel in files, and the least size for a file.
+    """Directory of files with rows, and the minimum size from which rows are passed in a file.
 
     Attributes:
         files: Files that the chain's workers can map.
-        least_bytes: Least bytes of rows, for one side of a family and one bucket, that are passed in a file.
+        least_bytes: Minimum bytes of the rows of one family side and bucket that are passed in a file.
     """
 
     files: SegmentFiles

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 DEFAULT_OPTIONS = "spark.driver.defaultJavaOptions"
 #: Seconds that a JVM may take to end after its stdin was closed.
 END_TIMEOUT_S = 30
-#: Seconds between two looks for the file with the JVM's address.
+#: Seconds between two checks for the file with the JVM's address.
 LOOK_S = 0.02
 
 

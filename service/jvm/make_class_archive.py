@@ -53,7 +53,7 @@ def make_archive(java_home: Path, home: Path, directory: Path = DIRECTORY) -> Pa
     if archive.exists():
         return archive
     directory.mkdir(parents=True, exist_ok=True)
-    # Our archive is built on that of the JVM's own classes, which a Java from PyPI lacks.
+    # Our archive extends the archive of the JVM's own classes, which a Java from PyPI lacks.
     if not (java_home / "lib" / "server" / "classes.jsa").exists():
         _run([str(java_home / "bin" / "java"), "-Xshare:dump"], {})
     with tempfile.TemporaryDirectory(prefix="classes-", dir=directory) as scratch:

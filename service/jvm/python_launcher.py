@@ -1,4 +1,4 @@
-"""Python launcher for Spark: a child of the engine's fork server takes over, or else the interpreter.
+"""Python launcher for Spark: runs a module in a child of the engine's fork server, else in the interpreter.
 
     python_launcher.py PYTHON -m MODULE ARGUMENTS...
 

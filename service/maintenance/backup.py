@@ -41,8 +41,8 @@ def backup_command(storage: StorageSettings, target: Path, *, say: Callable[[str
     if storage.url is not None:
         raise BackupRefused(
             "results and state that are in a storage of their own are not backed up",
-            detail=f"SLUICE_STORAGE_URL is {storage.url}; catalog, data directory and storage must be of one "
-            "moment.",
+            detail=f"SLUICE_STORAGE_URL is {storage.url}; catalog, data directory and storage must be "
+            "copied at one moment.",
             hint="Stop the service, and copy the data directory and the storage.",
         )
     data_dir = DataDir(storage.data_dir.absolute())

@@ -94,7 +94,7 @@ def _told(source: Place, target: Place, moved: FinishedMove | None) -> str:
         results = f"results up to batch {moved.batch}" if moved.batch >= 0 else "no batch yet"
         buckets = "" if moved.buckets is None else f" in {moved.buckets} buckets"
         lines[0] += f": {results}, {moved.files} files, {moved.state_rows} rows of state{buckets}"
-    lines.append(f"It goes on with --data-dir {root} and")
+    lines.append(f"The service continues with --data-dir {root} and")
     storage = target.data_dir.storage
     lines.append(f"  SLUICE_STORAGE_URL {'not set' if storage is None else storage.url}")
     url = target.catalog_url

@@ -3,9 +3,9 @@
 A row is stored with the columns that the queries of its family needed when it was processed. The lifetimes of
 the family's queries determine these columns, without any plan:
 
-    version   1    2    3    4    5    6       v is stored since version 3: for a query added with 5
-    q1 (k)    |-------------------|            that needs v, rows of versions 1 and 2 lack it, as long as
-    q2 (v)              |----------------->    one of them is in its window
+    version   1    2    3    4    5    6       v is stored since version 3. A query that needs v and is
+    q1 (k)    |-------------------|            added with version 5 lacks v in rows of versions 1 and 2,
+    q2 (v)              |----------------->    as long as its window reaches them
 
 Rows that the new query's window no longer reaches do not matter. Rows from before the family was last without
 a query do not matter either, because the state was dropped then.

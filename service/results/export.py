@@ -52,8 +52,8 @@ _SORT_MEMORY = "512MB"
 #: Maximum number of rows of the routes table built at a time; the table has a row per route and query.
 _ROUTE_ROWS = 1 << 22
 
-#: Query ids ascend within a route, and nobody needs statistics of names. So a million rows take 33 ms
-#: of CPU time and 2.1 MB; with the default encodings they take 119 ms and 3.5 MB.
+#: Parquet options for the routes table: query ids ascend within a route, and nobody needs statistics of
+#: names. A million rows take 33 ms of CPU time and 2.1 MB; with the default options, 119 ms and 3.5 MB.
 _ROUTES_WRITTEN: Final[Mapping[str, Any]] = {
     "compression": "zstd",
     "use_dictionary": ["query", "route", "plan_version"],

@@ -105,7 +105,7 @@ def _value_sql(query: Query, output: Output) -> str:
 def _values(query: Query, stream_a: Stream) -> dict[str, str]:
     """Return the types of a query's group values, by name."""
     types = {column.name: column.type for column in stream_a.columns}
-    assert query.grouping is not None, "it is asked of queries with groups alone"
+    assert query.grouping is not None, "only queries with GROUP BY have group values"
     return query.grouping.values([types[a] for a, _ in query.key])
 
 

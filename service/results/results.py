@@ -1,10 +1,10 @@
 """Results of a query, page by page.
 
 A pair is stored once, with its route; a query is a view over the routes that name it. The results of a query
-are ordered by (batch, event time, position of the a row, position of the b row). A query that users know by
-one name is a series of queries, each of which replaced the one before. The results of the series are the
-results of these queries, in this order. A page never has results of two queries with different columns. A
-cursor is the position of a reader:
+are ordered by (batch, event time, position of the a row, position of the b row). Behind the name that users
+know is a series of queries: each update of a query adds a query, which replaces the one before. The results
+of the series are the results of these queries, in this order. A page never has results of two queries with
+different columns. A cursor is the position of a reader:
 
     "7.250"     everything before batch 7, and the first 250 of the query's results in batch 7
 
@@ -110,8 +110,8 @@ class ResultReader:
         Raises:
             InvalidCursor: ``after`` is not a cursor of this series.
             ResultsExpired: Results after ``after`` are no longer kept.
-            QueryNotFound: The series does not exist, or none of it is kept.
-            CorruptResults: The files hold other rows than the manifests say.
+            QueryNotFound: The series does not exist, or is no longer kept.
+            CorruptResults: The files differ from the manifests.
         """
         _check_limit(limit)
         page = self._look(series, after, limit, though_empty=True)
@@ -173,7 +173,7 @@ class ResultReader:
         Raises:
             InvalidCursor: A cursor is not one of this series, or columns change between the cursors.
             ResultsExpired: Results after ``after`` are no longer kept.
-            QueryNotFound: The series does not exist, or none of it is kept.
+            QueryNotFound: The series does not exist, or is no longer kept.
             CorruptResults: The files differ from the manifests; after the first table, the error is raised
                 while tables are read.
         """
@@ -186,7 +186,7 @@ class ResultReader:
             ):
                 raise InvalidCursor(
                     f'cursor "{until}" is not between "{after or "0.0"}" and the last result of this query',
-                    hint="Send a cursor of a later page of this query, or nothing to read all that is there.",
+                    hint="Send a cursor of a later page of this query, or none to read all results so far.",
                 )
             spans = spans_until(spans, batch, returned)
         queries = {each: self._store.queries.by_id(each).query for each in {s.query_id for s in spans}}

@@ -348,7 +348,7 @@ def _facts(record: SinkRecord, now_us: int) -> dict[str, object]:
 
 def _reason(record: SinkRecord) -> str:
     """Return why results wait for a sink."""
-    return record.error or "unknown" if record.failing else "it takes less than there is"
+    return record.error or "unknown" if record.failing else "it accepts results more slowly than they arrive"
 
 
 def _fills_files(record: SinkRecord) -> bool:
@@ -368,4 +368,4 @@ def _in_words(error: Exception) -> str:
 def _tell(turn: Future[None]) -> None:
     """Log an error that a turn could not record."""
     if not turn.cancelled() and (error := turn.exception()) is not None:
-        log.error("delivering failed, and so did telling so: %s", error, exc_info=error)
+        log.error("delivering failed, and recording the failure failed: %s", error, exc_info=error)

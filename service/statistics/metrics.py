@@ -31,7 +31,7 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 ENGINE_STATES = ("standby", "starting", "running", "paused", "failed", "stopped")
 #: Every limit that refuses posted events.
 INGEST_LIMITS = ("rows", "bytes", "disk")
-#: Seconds of lag from which a sink, since it may need help, is named before sinks that only have more rows.
+#: Seconds of lag from which a sink is named before sinks that only have more rows, as it may need help.
 _LONG_LAG_S = 60.0
 
 
@@ -205,7 +205,7 @@ class _StoreCollector(Collector):
         yield from (rows, late, rejected, watermark)
         yield from self._held(names)
         aside = GaugeMetricFamily(
-            "sluice_files_set_aside", "Files of which nothing is read.", labels=["stream"]
+            "sluice_files_set_aside", "Files set aside, of which no row is read.", labels=["stream"]
         )
         skipped = GaugeMetricFamily(
             "sluice_skipped_rows", "Bad rows of listed files that are skipped.", labels=["stream"]
@@ -223,7 +223,9 @@ class _StoreCollector(Collector):
             "sluice_stream_state_bytes", "Bytes that rows of the stream take in the state.", labels=["stream"]
         )
         cap = GaugeMetricFamily(
-            "sluice_stream_state_cap_bytes", "Most that they may take.", labels=["stream"]
+            "sluice_stream_state_cap_bytes",
+            "Maximum bytes that rows of the stream may take in the state.",
+            labels=["stream"],
         )
         horizon = GaugeMetricFamily(
             "sluice_horizon_timestamp_seconds",
@@ -246,7 +248,11 @@ class _StoreCollector(Collector):
         rows = GaugeMetricFamily(
             "sluice_backlog_rows", "Posted events that no committed batch has read.", labels=labels
         )
-        size = GaugeMetricFamily("sluice_backlog_bytes", "Their size in the event log.", labels=labels)
+        size = GaugeMetricFamily(
+            "sluice_backlog_bytes",
+            "Size in the event log of posted events that no committed batch has read.",
+            labels=labels,
+        )
         for name, backlog in ingest.backlogs.items():
             rows.add_metric([name], backlog.rows)
             size.add_metric([name], backlog.bytes)
@@ -334,11 +340,11 @@ class _StoreCollector(Collector):
         )
         counters = (rows, batches, failures, lost_rows, lost_batches)
         lag_s = GaugeMetricFamily(
-            "sluice_sink_lag_seconds", "How long the oldest results that wait have waited.", labels=labels
+            "sluice_sink_lag_seconds", "Time for which the oldest waiting results have waited.", labels=labels
         )
         retained = GaugeMetricFamily(
             "sluice_sink_kept_bytes",
-            "Size of the result files that are kept beyond their retention, since it lacks results of them.",
+            "Size of the result files that are kept beyond their retention until the sink has received them.",
             labels=labels,
         )
         totals: dict[Labels, list[int]] = {}
@@ -382,7 +388,7 @@ class _StoreCollector(Collector):
             "sluice_undecided_rows", "Rows held that may still turn out to have no partner.", labels=labels
         )
         marks = GaugeMetricFamily(
-            "sluice_marks", "Distances of rows to their nearest partners that are held.", labels=labels
+            "sluice_marks", "Held distances of rows to their nearest partners.", labels=labels
         )
         judged = {(c.family, c.side): c for c in (last.absence if last is not None else ())}
         most = sorted(judged, key=lambda where: (-judged[where].undecided, where))[: self._bound.most]
@@ -413,7 +419,7 @@ class _StoreCollector(Collector):
         )
         cpu = GaugeMetricFamily(
             "sluice_expected_cpu_ratio",
-            "CPU seconds per second of event time, likewise.",
+            "CPU seconds per second of event time, for the plan and for the same queries unshared.",
             labels=["strategy"],
         )
         for strategy, cost in self._expected.items():

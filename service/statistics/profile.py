@@ -58,8 +58,8 @@ def profile_of(store: Store, *, now_us: int) -> Profile:
 
     Args:
         store: The catalog.
-        now_us: Wall clock, µs UTC; no number gets a later time, even if the clock was set back after its
-            batch.
+        now_us: Wall clock, µs UTC; the upper limit for the times of all numbers, in case the clock was set
+            back after a batch.
 
     Returns:
         Statistics of the last batches, all of origin ``measured``; streams, filters and families that these
@@ -74,7 +74,7 @@ def profile_from(store: Store, manifests: Sequence[BatchManifest], *, now_us: in
 
 
 def recent_manifests(store: Store) -> tuple[BatchManifest, ...]:
-    """Return the manifests that `measured_profile` reads: the last ones and the one before them."""
+    """Return the manifests that `measured_profile` reads: the last batches, and one batch before them."""
     last = store.batches.last_manifest()
     return () if last is None else store.batches.manifests(max(last.batch - RECENT_BATCHES, 0), last.batch)
 

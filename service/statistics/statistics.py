@@ -38,7 +38,7 @@ RECENT_BATCHES = 20
 
 @dataclass(frozen=True, slots=True)
 class StreamStatistics:
-    """A stream so far.
+    """Totals and recent measurements of a stream.
 
     Attributes:
         stream: Name.
@@ -137,28 +137,28 @@ class FamilyStatistics:
             meet the leading condition); None without probes.
         join_selectivity_age_s: Age of ``join_selectivity``, seconds, or None.
         keys_a: Distinct keys of a's rows in a batch, smoothed, or None.
-        keys_b: The same for b.
+        keys_b: As `keys_a`, for the rows of b.
         skew_a: Self-join size of a's rows in a batch, divided by the size if all its keys had equal shares (1
             means no skew), smoothed, or None.
-        skew_b: The same for b.
+        skew_b: As `skew_a`, for the rows of b.
         keys_age_s: Age of keys and skews, seconds, or None.
         undecided_a: Rows of a held after the last batch for which some query may not have decided yet whether
             they have a partner. The decision is judged by time alone, so a row that has found its partner
             counts as long as it is held. With windows of rows: rows of a that wait for their ranks. None
             unless some query decides whether rows of a have partners, or has windows of rows.
-        undecided_b: The same for b.
+        undecided_b: As `undecided_a`, for the rows of b.
         absent_a: Results of the last batches that are rows of a without a partner, all queries together; None
             unless some query decides whether rows of a have partners, or has windows of rows.
-        absent_b: The same for b.
+        absent_b: As `absent_a`, for the rows of b.
         matched_a: Rows of a that got their first match in the last batches, counted once per distinct set of
             query conditions; None unless some query decides whether rows of a have partners.
-        matched_b: The same for b.
-        marks_a: Marks held after the last batch (a mark is a row's distance to its nearest matches); None as
-            for `matched_a`.
-        marks_b: The same for b.
+        matched_b: As `matched_a`, for the rows of b.
+        marks_a: Marks held after the last batch (a mark is a row's distance to its nearest matches); None if
+            `matched_a` is None.
+        marks_b: As `marks_a`, for the rows of b.
         left_a: Rows of a that were removed in the last batches although windows still reached them, because
-            no query needed them any more; None as for `matched_a`.
-        left_b: The same for b.
+            no query needed them any more; None if `matched_a` is None.
+        left_b: As `left_a`, for the rows of b.
         open_groups: Groups after the last batch that may still get pairs; None if results are pairs.
         closed_groups: Groups that became results in the last batches, over all queries; None if results are
             pairs.
@@ -257,14 +257,14 @@ class Statistics:
         input_rows: Rows read.
         late_rows: Rows dropped as late.
         input_rows_per_s: Rows per second of wall clock over the last batches.
-        batch_seconds: Mean duration of the last batches, from callback to commit.
+        batch_seconds: Mean duration of the last batches, from start to commit.
         batch_event_seconds: Event time that a batch covers, smoothed; None if the last batches span no time.
         pack_cpu_seconds: Mean CPU time of the last batches for reading and packing, all tasks together.
         chain_cpu_seconds: Mean CPU time of the last batches for joining, storing state and writing results.
         hottest_bucket_work: Rows and pairs of each batch's hottest bucket, divided by the mean of all
             buckets, over the last batches; 1 means evenly loaded buckets, None without rows.
-        hottest_bucket_cpu: The same ratio for CPU time; fixed costs per bucket make it look even in small
-            batches.
+        hottest_bucket_cpu: As `hottest_bucket_work`, for CPU time; close to 1 in small batches, where fixed
+            costs per bucket dominate.
         state_rows: Rows held after the last batch.
         state_bytes: Encoded bytes held after the last batch.
         state_rows_peak: Maximum number of rows held after any batch.
@@ -510,10 +510,10 @@ def _exchange_seconds(recent: Sequence[BatchManifest], family: str) -> float | N
 
 
 def _imbalance(batches: Iterable[tuple[int, int, BatchManifest]]) -> float | None:
-    """Return the load of the hottest buckets over the mean, from (hottest, all, manifest) per batch.
+    """Return the load of the hottest buckets divided by the mean load; None without load.
 
     Sums over all batches are compared, because a batch takes as long as its own hottest bucket, which can
-    differ between batches.
+    differ between batches. ``batches``: load of the hottest bucket, load of all buckets, manifest.
     """
     known = [(hottest * m.buckets.buckets, every) for hottest, every, m in batches if m.buckets.buckets]
     total = sum(every for _, every in known)

@@ -41,8 +41,8 @@ from service.statistics.profile import profile_from, recent_manifests
 
 log = logging.getLogger(__name__)
 
-#: Number of consecutive checks that must agree, and of checks per interval: so plans are at least an interval
-#: apart.
+#: Number of consecutive checks that must agree. It is also the number of checks per interval, so new plans
+#: are at least an interval apart.
 LOOKS = 3
 
 _US_PER_S = 1_000_000
@@ -244,7 +244,7 @@ class Adaptive:
         self._replanner = Replanner(self.policy)
 
     def run_once(self, now_us: int) -> Plan | None:
-        """Check the families if it is time; return the resulting plan version, or None.
+        """Check the families if a check is due; return the resulting plan version, or None.
 
         Args:
             now_us: Wall clock, µs UTC.

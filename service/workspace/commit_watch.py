@@ -47,7 +47,7 @@ class Commits:
 
     def tell(self) -> None:
         """Set the events of all listeners."""
-        # An event loop closes only after its coroutines have left ``heard``, so none of these is closed.
+        # An event loop closes only after its coroutines have left ``heard``, so all loops here are open.
         with self._lock:
             for event, loop in self._listening.items():
                 loop.call_soon_threadsafe(event.set)

@@ -66,7 +66,7 @@ class EngineParts:
         events: Event log.
         versions: Plans of this engine.
         plans: Plans of the workspace, whose costs are computed for metrics.
-        ticks: Further periodic work, called with the wall clock.
+        ticks: Functions for further periodic work, called with the wall clock.
         faults: Records unexpected errors of background work.
     """
 
@@ -213,7 +213,7 @@ class _Term:
             except FencedOut:
                 return
             except CatalogDown as error:
-                log.debug("wishes cannot be looked for: %s", error)
+                log.debug("requests in the catalog cannot be read: %s", error)
                 stopping.wait(LOOK_S)
                 continue
             if wanted.number != wish.number:

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 LOOK_S = 1.0
 #: Seconds for which the costs of a plan are current enough for metrics.
 PRICED_S = 60.0
-#: Maximum fractions of the time spent on pricing: new plans, and the same plan again.
+#: Maximum fractions of the time spent on pricing: on new plans, and on an unchanged plan.
 SHARE_NEW, SHARE_AGAIN = 0.05, 0.01
 
 

@@ -189,7 +189,7 @@ class WorkspaceStreams:
         return stream
 
     def _updates(self, former: Stream, stream: Stream) -> list[UpdateQuery]:
-        """Return updates for the queries whose text means something else with the changed stream.
+        """Return updates for the queries whose text has another meaning with the changed stream.
 
         Raises:
             StreamInUse: The text of a query is invalid with the changed stream.
@@ -317,7 +317,7 @@ class WorkspaceStreams:
         return posted_count(stream, events)
 
     def quarantined(self, name: str, limit: int) -> tuple[int, pa.Table, list[int]]:
-        """Return a stream's quarantined events: their number, the newest, and their wall clock, µs UTC.
+        """Return a stream's quarantined events: their number, the newest and their arrival times, µs UTC.
 
         Raises:
             StreamNotFound: No stream has that name.

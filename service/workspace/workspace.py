@@ -209,7 +209,7 @@ class Workspace:
         )
 
     def input_held(self) -> str | None:
-        """Return why batches take no input now, or None."""
+        """Return the reason why batches take no input now; None if they take input."""
         disk = self._pressure.disk
         return disk.told(disk.held_below_bytes) if disk.is_out else None
 

@@ -264,7 +264,7 @@ def test_the_shell_writes_all_results_between_two_cursors_into_a_file(
         export(client, "q", cursors[0], cursors[4], form, file)
         assert (
             capsys.readouterr().err
-            == f"sluice: 4 results in {file}; later ones follow --after {cursors[4]}\n"
+            == f"sluice: 4 results in {file}; for later results, use --after {cursors[4]}\n"
         )
         answer = httpx.Response(200, content=file.read_bytes())
         assert rows_of(form, answer) == exported.rows[1:5]

@@ -82,7 +82,7 @@ def test_a_cursor_behind_what_is_kept_is_gone(old: Old) -> None:
         "title": "Results after the cursor have expired",
         "status": 410,
         "detail": 'results after cursor "6.1" are not kept any more',
-        "explanation": "Of this query 14 results were dropped; those of batches since "
+        "explanation": "14 results of this query were dropped; results of batches since "
         "1970-01-01 00:00:07 UTC are kept.",
         "hint": "Read without a cursor to start at the first result that is kept. The setting "
         "SLUICE_RESULT_RETENTION says how long results are kept.",

@@ -312,27 +312,23 @@ def _migrated(url: str) -> dict[str, list[tuple[object, ...]]]:
     return rows
 
 
-_QUERIES = (
-    "INSERT INTO queries (id, name, folded_name, stream_a, stream_b, document, added_version, "
-    "removed_version, created_at_us) VALUES "
-)
 _OLD_ROWS = {
-    "0001": (
+    "0012": (
         "INSERT INTO streams (id, name, folded_name, document, created_at_us) VALUES (1, 'A', 'a', '{}', 5)",
-        _QUERIES + "(1, 'Q', 'q', 1, 1, '{}', 1, NULL, 9007199254740993), (2, 'R', 'r', 1, 1, '{}', 1, 2, 7)",
-        "INSERT INTO plans (version, seq, document, created_at_us) VALUES "
-        """(1, 1, '{"strategy":"mem-opt","families":[{"queries":[{"id":1}],"chain_a":[],"chain_b":[]}]}', 3)
-        """,
+        "INSERT INTO queries (id, name, folded_name, stream_a, stream_b, document, added_version, "
+        "removed_version, created_at_us, series, left_by) VALUES "
+        "(1, 'Q', 'q', 1, 1, '{}', 1, NULL, 9007199254740993, 1, NULL), "
+        "(2, 'R', 'r', 1, 1, '{}', 1, 2, 7, 2, 'remove')",
+        "INSERT INTO plans (version, seq, document, created_at_us) VALUES (1, 1, '{}', 3)",
+        "INSERT INTO control_log (seq, plan_version, created_at_us) VALUES (1, 1, 3)",
+        "INSERT INTO inputs (stream_id, position, path, size, mtime_ns, rows, verdict, listed_at_us) VALUES "
+        "(1, 0, 'a.csv', 7, 9223372036854775807, 2, 'ok', 5)",
         "INSERT INTO epochs (epoch, owner, started_at_us) VALUES (1, 'pid 1', 4)",
         "INSERT INTO batches (batch, epoch, plan_version, document, committed_at_us) VALUES "
         "(0, 1, 1, '{}', 9223372036854775807)",
         "INSERT INTO batch_queries (query_id, batch, rows) VALUES (1, 0, 12)",
         "INSERT INTO query_totals (query_id, rows) VALUES (1, 12)",
-        """INSERT INTO routes (route, plan_version, queries) VALUES (9223372036854775807, 1, '[1, 2]')""",
-        "INSERT INTO route_queries (query_id, route) SELECT id, 9223372036854775807 FROM queries",
-    ),
-    "0006": (
-        "INSERT INTO batch_routes (batch, since, plan_version, queries, routes) VALUES "
-        """(0, 0, 1, '[1, 2]', '{"5": "3", "6": "1"}')""",
+        "INSERT INTO sinks (id, series, next_batch, next_row, rows, batches, failures, lost, created_at_us) "
+        "VALUES (1, 1, 1, 0, 12, 1, 0, 0, 6)",
     ),
 }

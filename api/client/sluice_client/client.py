@@ -93,7 +93,7 @@ class _Operations:
         key: API key of the client; by default the environment variable ``SLUICE_KEY``, or no key.
         timeout_s: Timeout in seconds for connecting and for each read; a request's own waiting time in the
             service is added to the read timeout.
-        retry: When requests are sent again.
+        retry: Rules by which requests are sent again.
     """
 
     register_stream = _Operation(operations.register_stream)
@@ -188,7 +188,7 @@ class Client(_Operations):
         key: API key of the client; by default the environment variable ``SLUICE_KEY``, or no key.
         timeout_s: Timeout in seconds for connecting and for each read; a request's own waiting time in the
             service is added to the read timeout.
-        retry: When requests are sent again.
+        retry: Rules by which requests are sent again.
         verify: Trusted certificates, as for httpx.
         transport: Transport of httpx, for tests.
     """

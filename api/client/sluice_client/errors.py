@@ -208,7 +208,7 @@ class InvalidChain(InvalidInput):
 
 
 class InvalidChanges(InvalidInput):
-    """Several changes of a list are invalid, so none was made."""
+    """Some changes of a list are invalid, so no change was made."""
 
 
 class InvalidCursor(InvalidInput):
@@ -336,11 +336,11 @@ class UnknownColumn(InvalidInput):
 
 
 class UnknownFamily(InvalidInput):
-    """No family of queries has that id or key."""
+    """No family of queries has this id or key."""
 
 
 class UnknownFunction(InvalidInput):
-    """No scalar function of that name."""
+    """No scalar function has this name."""
 
 
 class UnknownHost(InvalidInput):
@@ -368,7 +368,7 @@ class UnknownType(InvalidInput):
 
 
 class UnsupportedCql(InvalidInput):
-    """A construct that Sluice's CQL does not support."""
+    """The text has a construct that Sluice's CQL does not support."""
 
 
 class UnsupportedMediaType(InvalidInput):
@@ -380,15 +380,15 @@ class UnusableFile(InvalidInput):
 
 
 class MigrationNotFound(NotFound):
-    """No migration of that id."""
+    """No migration has this id."""
 
 
 class PlanVersionNotFound(NotFound):
-    """No plan of that version."""
+    """The plan has no such version."""
 
 
 class QueryNotFound(NotFound):
-    """No query of that name."""
+    """No query has this name."""
 
 
 class ResultsExpired(NotFound):
@@ -400,7 +400,7 @@ class RouteNotFound(NotFound):
 
 
 class StreamNotFound(NotFound):
-    """No stream of that name."""
+    """No stream has this name."""
 
 
 class IdempotencyKeyReused(Conflict):
@@ -408,7 +408,7 @@ class IdempotencyKeyReused(Conflict):
 
 
 class NameTaken(Conflict):
-    """A stream or query of that name exists."""
+    """A stream or query with this name exists already."""
 
 
 class NothingToSkip(Conflict):

@@ -55,9 +55,9 @@ class Given(Generic[T]):
 
 
 Outcome = httpx.Response | httpx.TransportError | None
-#: Steps to one value.
+#: A flow that returns one value.
 Flow = Generator[Send | Pause, Outcome, T]
-#: Steps to many values.
+#: A flow that yields values.
 Supply = Generator[Send | Pause | Given[T], Outcome, None]
 
 

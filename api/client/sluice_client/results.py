@@ -43,7 +43,7 @@ class _Reading:
     Args:
         name: The query.
         after: Cursor after which results begin.
-        retry: When requests are repeated.
+        retry: Rules by which requests are sent again.
         pages: Starts reading pages.
     """
 

@@ -27,6 +27,8 @@ from sqlalchemy import (
 
 #: Alembic revision that these tables describe; a test checks that it is the newest migration.
 SCHEMA_REVISION = "0025"
+#: Oldest revision that can be migrated.
+OLDEST_REVISION = "0012"
 
 # In SQLite, only an INTEGER column can be an alias of the row id; it has 64 bits. In other databases
 # INTEGER has 32 bits.

@@ -68,5 +68,5 @@ def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters
 
 
 def _values_of(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return a getter of fields as a tuple; for a single field, attrgetter would return no tuple."""
+    """Return a function that reads fields as a tuple; ``attrgetter`` returns no tuple for one field."""
     return attrgetter(*names) if len(names) > 1 else lambda each: (getattr(each, names[0]),)

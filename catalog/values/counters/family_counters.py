@@ -17,7 +17,7 @@ class SliceCounters:
 
     Attributes:
         family: Family id.
-        side: ``a`` or ``b``: whose rows the slice holds.
+        side: Side whose rows the slice holds, ``a`` or ``b``.
         slice: 1-based number in the chain.
         rows: Rows held at the end of the batch whose distance behind the opposite watermark is in the slice's
             interval. Rows ahead of the watermark count in the first slice, rows beyond the chain's end in the
@@ -36,7 +36,7 @@ class SliceCounters:
             number is computed without comparing any pair. ``candidates`` in older manifests.
         join: Join of the family that the slice belongs to.
         own_bytes: Bytes that its rows took when they were written, estimated in proportion to the number of
-            rows; a measure of row width. 0 in batches from before it was counted.
+            rows; a measure of row width. 0 in older manifests.
         lying: All rows in the slice's segments at the end of the batch. At a lazy end, or within the slack of
             any other end, rows may stay in a slice beyond its interval. 0 in older manifests.
         made: Pairs that males made with rows stored in the slice and that serve at least one query. 0 in
@@ -46,7 +46,7 @@ class SliceCounters:
         lazy_end: Whether its end is lazy (``catalog.values.plan.FamilyPlan.lazy_ends``).
         discarded: Rows that were not stored here, because the other side had closed their key.
         closed: Rows that were removed because the other side had closed their key.
-        dead: Rows with closed keys that the last search for such rows under this plan left in the slice.
+        dead: Rows with closed keys in the slice after the last search for them under this plan.
         again: Rows of an intermediate that are not stored and were made again for the males. These rows and
             their pairs count in the first slice.
         partials: Pairs of equal key that were examined to make the rows of ``again``.
@@ -90,13 +90,13 @@ class SliceCounters:
 
 @dataclass(frozen=True, slots=True)
 class FilterCounters:
-    """Rows of a batch that passed a distinct filter; PACK counts all rows with an event time.
+    """Rows of a batch that passed a distinct filter, and all rows with an event time, counted by PACK.
 
     Attributes:
         family: Family id.
         side: ``a`` or ``b``.
         bit: Lineage bit of the filter.
-        rows: Rows judged.
+        rows: Rows on which the filter was evaluated.
         passed: Rows that passed.
     """
 
@@ -136,13 +136,13 @@ class KeyCounters:
 
 @dataclass(frozen=True, slots=True)
 class AbsenceCounters:
-    """Verdicts on the rows of one side of a family in a batch, summed over buckets.
+    """Results of checking the rows of one side of a family for matches in a batch, summed over buckets.
 
     Attributes:
         family: Family id.
-        side: ``a`` or ``b``: whose rows are judged, by one query at least.
+        side: Side whose rows at least one query checks for matches, ``a`` or ``b``.
         undecided: Rows held at the end of the batch that may still find a match, because a window of a query
-            that judges rows of this side still reaches them. A row counts as long as it is held, even if it
+            that checks rows of this side still reaches them. A row counts as long as it is held, even if it
             has found a partner; a row that several joins hold counts in each. With windows of rows, this
             counts the rows that wait for their ranks.
         absent: Results that are rows of the side without a partner, summed over queries.
@@ -216,7 +216,7 @@ class ProbeCounters:
 
     Attributes:
         family: Family id.
-        side: ``a`` or ``b``: whose rows the rings hold.
+        side: Side whose rows the rings hold, ``a`` or ``b``.
         probes: Opposite rows that probed.
         inserted: Rows of the side that entered.
         scanned: Rows that probing rows were compared with, key by key.

@@ -29,7 +29,7 @@ CLOSED_BY = "closed_by"
 
 
 def key_name(number: int) -> str:
-    """Return the name of a key column of a group; its value and type are those of side a."""
+    """Return the name of a key column of a group; the column has side a's value and type."""
     return f"key_{number}"
 
 
@@ -40,7 +40,7 @@ class Aggregate:
     Attributes:
         function: The function.
         argument: Expression over ``a."column"`` and ``b."column"``; NULLs are left out.
-        type: Its canonical type.
+        type: Canonical type of the argument.
     """
 
     function: AggregateFunction
@@ -105,7 +105,7 @@ class Grouping:
         return self.tumble_us or 0
 
     def values(self, key_types: Sequence[str]) -> dict[str, str]:
-        """Return the canonical types of the values of a group by their names.
+        """Return the canonical types of the values of a group, by name of the value.
 
         Args:
             key_types: Types of the key columns, as side a has them.

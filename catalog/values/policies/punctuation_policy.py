@@ -31,7 +31,7 @@ class PunctuationPolicy:
 
     @property
     def purge_text(self) -> str:
-        """The policy in the form in which users write it.
+        """The setting for purges in the form in which users write it.
 
         >>> PunctuationPolicy(purge_after=100).purge_text
         'lazy(100)'
@@ -42,7 +42,7 @@ class PunctuationPolicy:
 
     @property
     def propagate_text(self) -> str:
-        """The policy in the form in which users write it.
+        """The setting for result punctuations in the form in which users write it.
 
         >>> PunctuationPolicy(every_us=10_000_000).propagate_text
         'every(10s)'

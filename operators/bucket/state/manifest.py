@@ -24,9 +24,9 @@ from operators.segments.encoding.row_codec import encode_rows
 from operators.segments.encoding.view_names import bloom_id, stored_ids
 from operators.segments.layout import SIDES
 
-#: 1 had one chain per family, and another encoding of plans. In 2 the place of a bit in a segment's lineage
-#: words was the number of its filter, and terms had no end. In 3 the only views were cuts. Formats up to 4
-#: kept values in the state store, where later versions do not look for them.
+#: Lowest format of manifests in use. Format 1 had one chain per family, and another encoding of plans. In 2
+#: the place of a bit in a segment's lineage words was the number of its filter, and terms had no end. In 3,
+#: the only views were cuts. Formats up to 4 kept values in the state store, where no later version looks.
 FORMAT = 5
 #: Like 5, with closed keys; written only if a stream has a contract.
 FORMAT_WITH_CLOSINGS = 6
@@ -225,8 +225,8 @@ def stored_plan_version(manifest: bytes) -> int:
     """Return the plan version in force when a manifest was stored; 0 before the first plan.
 
     Raises:
-        UnknownStateFormat: This version reads neither the format of the manifest nor that of the plan stored
-            with it.
+        UnknownStateFormat: This version cannot read the format of the manifest, or of the plan stored with
+            it.
     """
     version: int = manifest_document(manifest)["plan_version"]
     return version

@@ -45,8 +45,8 @@ Held = list[tuple[int, Segment]]
 #: Per side: the lineage bits that mark held rows, each with the terms for these rows
 #: (``entitlement.settled``).
 Marks = dict[str, dict[int, tuple[Term, ...]]]
-#: Rows taken out of segments, by the segment's ``id()``, by which row classes are wanted, and by the event
-#: time after which rows are taken.
+#: Rows taken out of segments. A key is the segment's ``id()``, the wanted row classes, and the event time
+#: after which rows are taken.
 Taken = dict[tuple[int, tuple[bool, ...], int | None], Segment | None]
 _NO_MARKS: Mapping[str, Mapping[int, Sequence[Term]]] = MappingProxyType({})
 _NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({})

@@ -95,7 +95,7 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class SegmentFiles:
-    """Values by id.
+    """Files of stored values, by id.
 
     Attributes:
         directory: Folder of the files, one for all workers of the job.
@@ -178,7 +178,7 @@ class SegmentFiles:
             raise _corrupt(stored_id, f"{self.directory / stored_id} has {found.size} bytes and no seal.")
         value = found.slice(0, size)
         if google_crc32c.value(value) != checksum:
-            raise _corrupt(stored_id, f"The checksum of {self.directory / stored_id} is another one.")
+            raise _corrupt(stored_id, f"{self.directory / stored_id} does not match its checksum.")
         return value
 
     def publish(self, stored_ids: Collection[str]) -> None:

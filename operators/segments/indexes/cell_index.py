@@ -42,8 +42,8 @@ class CellIndex:
         ([1, 2, 0], [0, 1, 3])
 
         Args:
-            keys: int64[n].
-            times: int64[n].
+            keys: int64[n], keys of the rows.
+            times: int64[n], clock of each row.
             cells: Number of cells.
         """
         cell = keys % cells

@@ -26,7 +26,7 @@ from planner.costs.rates import family_rates
 from planner.families.families import Family, family_of, planned_query
 
 #: Joins with a window at least this long keep their segments closed, that is, unread until a row may match
-#: (``operators.lazy``). Verdicts open all of them.
+#: (``operators.lazy``). Checks of rows for matches would open all segments.
 LONG_US: Final = 3_600_000_000
 
 

@@ -1,7 +1,7 @@
 """Number of buckets over which the rows of each key spread (fragment-and-replicate).
 
     hash        one bucket per key                            many keys
-    replicate   all buckets for every key                     whatever is known
+    replicate   all buckets for every key                     regardless of statistics
     auto        as many as the work of a key requires         few keys, skewed keys
 
 ``auto`` simulates the work of the buckets, with the hash that places the keys:
@@ -57,7 +57,7 @@ def asked_replication(
     """Return the replication that a user or the planner requests.
 
     Args:
-        partitioning: Who chooses.
+        partitioning: The partitioning setting: ``hash``, ``replicate`` or ``auto``.
         family: The family.
         rates: Known or assumed rates of the family.
         choose: Whether the planner may choose; otherwise it requests no replication.
@@ -155,7 +155,7 @@ class KeyWork:
 
 
 def former_replications(previous: Plan | None) -> Mapping[str, Replication]:
-    """Return the replications of families so far, by id; hashed families may be missing."""
+    """Return the replications of the previous plan, by family id; hashed families may be missing."""
     return {} if previous is None else previous.replications()
 
 
@@ -165,7 +165,7 @@ def departed_replications(
     """Return the replications of families without queries, kept in case these families return.
 
     Args:
-        former: Replications of all families so far, by id.
+        former: Replications of the previous plan, by family id (``former_replications``).
         present: Ids of the families that have queries.
         streams: Streams of the plan; a family over a stream that is not among them cannot come back, so its
             replication is not kept.

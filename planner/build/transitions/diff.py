@@ -285,11 +285,11 @@ def _shape(join: JoinPlan) -> Shape:
 
 
 def _order(join: str) -> tuple[str, int]:
-    """Joins by kind and number: ``q2`` before ``q10``."""
+    """Return a sort key for a join's id: kind, then number, so that ``q2`` comes before ``q10``."""
     number = "".join(itertools.dropwhile(lambda c: not c.isdigit(), join))
     return join.removesuffix(number), int(number or 0)
 
 
 def _require(holds: bool, step: Primitive) -> None:
     if not holds:
-        raise InvariantBroken(f"a migration step does not fit the joins it meets: {step}")
+        raise InvariantBroken(f"a migration step does not fit the joins to which it is applied: {step}")

@@ -44,7 +44,7 @@ class Work:
         results: Pairs that serve a query.
         result_values: ``results`` times result columns.
         stored_segments: New segments.
-        stored_bytes: Bytes of them.
+        stored_bytes: Bytes of new segments.
     """
 
     batches: float = 0.0
@@ -75,7 +75,7 @@ class Work:
         return np.array(astuple(self), dtype=np.float64)
 
 
-#: Keeps a slice without segments from dividing by zero.
+#: Least divisor, in place of 0 for a slice without segments.
 _LEAST = 1e-12
 #: Names of the constants, in the order of ``Work``.
 CONSTANTS = tuple(f.name for f in fields(Calibration))[: len(fields(Work))]
@@ -121,7 +121,7 @@ class CalibratedModel:
         )
 
     def verdict_terms(self, load: VerdictLoad) -> Terms:
-        """Return the cost of verdicts on rows, at the prices of similar work.
+        """Return the cost of verdicts (decisions whether a row has a match), priced like similar work.
 
         A mark is priced like a stored row. A verdict, which looks up a row among the marks, is priced like
         the lookup of a male in a segment.

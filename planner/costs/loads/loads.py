@@ -156,8 +156,8 @@ class ChainLoads:
         keep: Number that identifies the filter of a slice starting here; equal filters have equal numbers.
         first_judged: Rows per second that the filter of the first slice tests.
         judged: Integral of the number of distinct filters, of both sides, that are tested on pairs.
-        guaranteed: Filters that are counted in ``judged``, but that all pairs of a slice starting here pass
-            anyway: the ends of these filters, as values of ``lasting``.
+        guaranteed: Filters counted in ``judged`` that all pairs of a slice starting here pass anyway; each is
+            given by the value of ``lasting`` at the end of the filter.
         residuals: Integral of the number of residual evaluations per pair of rows and second.
         results: Integral of the fraction of equal-key pairs that serve a query.
         windows_below: Number of distinct windows that are smaller than the boundary.
@@ -304,7 +304,7 @@ def chain_loads(
 
 def _result_columns(family: Family | FamilyPlan) -> int:
     """Return the number of columns that a pair carries."""
-    if isinstance(family, FamilyPlan):  # has them; without sharing it is asked once per query
+    if isinstance(family, FamilyPlan):  # stored in it; without sharing, called once per query
         return sum(len(family.carried(side)) for side in SIDES)
     return sum(len(result_columns(family.queries, side)) for side in SIDES)
 
@@ -327,7 +327,7 @@ def _residuals(
     own: RowClass,
     other: RowClass,
 ) -> Floats:
-    """Return how many residuals are tested on a pair at each distance, one per query it passes."""
+    """Return the mean number of residuals tested on a pair, for each distance in ``boundaries``."""
     own_share, other_share = own.single_shares(), other.single_shares()
     judging = [
         (side_window_us(q, side), own_share(side_filter(q, side)) * other_share(_mate_filter(q, side)))

@@ -3,8 +3,8 @@
     P(some q: a passes σ_a(q) and b passes σ_b(q))
 
 is exact if one side has few filters. The rows of this side are divided into kinds by the filters that they
-pass. A row of the other side must then pass at least one of certain filters, which depend on the kind. If
-there would be too many kinds, the calculation assumes that queries with different filters of this side are
+pass. The kind of a row determines a set of filters, and a partner must pass at least one of them. If there
+would be too many kinds, the calculation assumes that queries with different filters of this side are
 independent. If such queries share filters of the other side, some pairs are counted twice.
 """
 
@@ -31,7 +31,7 @@ def pair_selectivities(
     own: RowClass,
     other: RowClass,
 ) -> Floats:
-    """Return, per boundary, the fraction of pairs that serve a query with a window beyond it.
+    """Return, per boundary, the fraction of pairs that serve a query whose window ends beyond it.
 
     Args:
         queries: Queries of the join.

@@ -45,7 +45,7 @@ class RowClass:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the rows are not a class of a split stream, and are admitted by filters."""
+        """Return whether filters alone decide which rows are admitted, without a split stream."""
         return not self.whole and not self.split
 
     def share(self, bits: Bits, *, whole: bool = True) -> float:
@@ -76,7 +76,7 @@ class RowClass:
         return cache(lambda bit: self.share(frozenset({bit}), whole=False))
 
     def kept(self, reaching: Sequence[Bits]) -> list[Bits]:
-        """Return, per slice, the filters of which every row in the slice passes at least one.
+        """Return, per slice, a set of filters; every row in the slice passes at least one of them.
 
         If the side is split, only rows of the class enter the join, and its filters are stricter than the
         filters of the queries.

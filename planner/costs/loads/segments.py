@@ -31,10 +31,9 @@ _Span = tuple[int, int]
 SLACK_DIVISOR = 40
 COMPACTION_FANIN = 4
 
-#: Number of batches per slack above which the pattern repeats itself at a scale four times as coarse.
+#: Maximum number of batches per slack to simulate. With four times as many, the merging pattern is the same.
 _MOST_BATCHES = 64
-#: Below full size, the density of segments at age x is this value divided by x: about a merge of four by
-#: four.
+#: Density of segments below full size at age x, times x: an approximation of merging four segments at a time.
 _YOUNG = 1.2
 #: Two cuts closer than this fraction of a batch count as one; about the time from the watermark to the end of
 #: a batch.

@@ -28,7 +28,7 @@ from catalog.values.query import UNBOUNDED_US
 from planner.families.families import SideName
 from planner.families.texts.display import FamilyText, display_duration, family_text
 
-#: Maximum steps per version and names per step in the history; of further ones, only the number is kept.
+#: Maximum steps per version and names per step in the history; further ones are only counted.
 MOST_STEPS = 24
 MOST_NAMES = 8
 

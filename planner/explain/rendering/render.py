@@ -251,7 +251,7 @@ def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None)
 
 
 def closing_text(family: FamilyPlan, plan: Plan) -> Iterator[str]:
-    """Yield lines naming the streams that close keys, and the streams whose rows are decided early."""
+    """Yield a line with the streams that close keys, and one with the streams whose rows they decide."""
     closing = _closing(family, plan)
     streams = stream_names(plan)
     if closing:

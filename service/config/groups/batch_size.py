@@ -44,8 +44,8 @@ _SLOW: Final = 1.5
 #: machine's speed. The ratio is more than 2 * _FAST / _SLOW, so that no doubling is kept whose batches would
 #: then be halved.
 _GAIN: Final = 0.95
-#: The same after halving. At a lower ratio, more than half of the time was fixed cost, which smaller batches
-#: pay more often.
+#: A halving is kept if the rows per second after it are at least this multiple of those before. At a lower
+#: ratio, more than half of the time was fixed cost, which smaller batches pay more often.
 _LOSS: Final = 2 / 3
 #: Two batches are compared only if their numbers of rows differ by this factor, because large files may fill
 #: batches of both sizes equally.
@@ -61,7 +61,7 @@ class Trial:
     """A change of the size that is on trial.
 
     Attributes:
-        size: Size before.
+        size: Size before the change.
         rows: Rows of the batch after which the size was changed.
         rows_per_s: Rows per second of that batch.
     """
@@ -229,7 +229,7 @@ class BatchSizing:
 
         Args:
             batch: Number of the next batch.
-            now_s: As for `admitted`.
+            now_s: Time of a monotonic clock, seconds.
         """
         done, self._running = self._running, None
         if done is not None and done.counts and done.batch + 1 == batch and now_s > done.since_s:

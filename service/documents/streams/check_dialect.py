@@ -58,7 +58,7 @@ def check_dialect(
     if dialect.date_format is not None:
         read = _check_format("date_format", dialect.date_format, "%d.%m.%Y")
         if read != datetime.combine(_MOMENT, time()):
-            problem = f'is not for a date alone, with its day: "{dialect.date_format}"'
+            problem = f'must be a full date without a time: "{dialect.date_format}"'
             raise _unfit("date_format", problem, "Write a format such as %d.%m.%Y.")
 
 

@@ -166,13 +166,13 @@ class ConstraintsDocument(_ContractPart):
     )
     clustered: str | list[str] = Field(
         default_factory=list,
-        description="Column, or columns, whose combined values come in runs: a row with other values "
-        "promises that no later row has the former ones.",
+        description="Column, or columns, whose combined values come in runs: a row with new values "
+        "promises that no later row has the values before it.",
     )
     ordered: dict[str, Annotated[int, Field(ge=0, le=2**62)]] = Field(
         default_factory=dict,
-        description="Rising columns of whole numbers, each with the largest amount by which a value may be "
-        "less than the greatest one before it. No row further behind comes later.",
+        description="Ascending columns of whole numbers, each with the largest amount by which a value may "
+        "be less than an earlier value.",
     )
 
     def to_value(self, stream: str, columns: Sequence[Column]) -> Constraints:
@@ -202,10 +202,11 @@ class OrderDocument(_ContractPart):
         "in which it is NULL are not counted."
     )
     scramble: Annotated[int, Field(ge=0, le=MOST_SCRAMBLE)] | Literal["monitor"] = Field(
-        description="How far rows may come out of order: the most rows by which a row comes behind one that "
-        "stands after it in the order. `monitor` finds this number from the rows, with a margin.",
+        description="How far rows may arrive out of order: the maximum number of rows by which a row "
+        "comes behind a row that follows it in the order. `monitor` finds this number from the rows, with a "
+        "margin.",
     )
-    descending: bool = Field(default=False, description="Whether the values fall.")
+    descending: bool = Field(default=False, description="Whether the values descend.")
 
     def to_value(self, stream: str, columns: Sequence[Column]) -> Order:
         """Return the order; arguments and errors are those of ``PunctuationsDocument.to_value``."""

@@ -123,7 +123,7 @@ class SecretDocument(_StreamDocument):
 
 
 class TlsDocument(_StreamDocument):
-    """Encryption of connections to brokers; certificates are PEM texts. ``{}`` trusts the system's."""
+    """Encryption of connections to brokers; certificates are PEM texts. ``{}`` trusts the system's CAs."""
 
     ca: str | None = None
     certificate: str | None = None
@@ -224,7 +224,7 @@ class GeneratorDocument(_StreamDocument):
 SourceDocument = Annotated[
     FilesDocument | HttpDocument | GeneratorDocument | KafkaDocument, Field(discriminator="type")
 ]
-#: Tags of the union.
+#: Values of ``type`` in the documents of sources.
 SOURCE_TYPES = ("files", "http", "generator", "kafka")
 
 
@@ -451,7 +451,7 @@ def retained_us(retain: str | int | float | None) -> int | None:
     length_us = None if retain is None else _duration(retain, "retain")
     if length_us == 0:
         raise InvalidStream(
-            "a stream that retains its rows for no time cannot be joined",
+            "a stream that retains its rows for 0 seconds cannot be joined",
             hint='Write a length of time such as "30d", or leave it out.',
             path=("retain",),
         )

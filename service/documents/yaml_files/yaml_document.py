@@ -93,7 +93,7 @@ def locating(document: YamlDocument, path: ItemPath, *, text_at: ItemPath | None
     Args:
         document: The file.
         path: Item of the document that is being checked.
-        text_at: Scalar that the error's own location refers to.
+        text_at: Path of the value in whose text the error's own location lies.
     """
     try:
         yield

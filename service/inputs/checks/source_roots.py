@@ -57,7 +57,7 @@ class SourceRoots:
             real = root.absolute().resolve()
             if real == data_dir.root.resolve() or any(real.is_relative_to(d.resolve()) for d in own):
                 raise InvalidSetting(
-                    f'source root "{root}" is the data directory, or of the service\'s own part of it',
+                    f'source root "{root}" is the data directory, or is in a part that only the service uses',
                     hint="Name directories of input files in SLUICE_SOURCE_ROOTS.",
                 )
         return cls(tuple(root.absolute() for root in roots), data_dir.root)

@@ -124,7 +124,7 @@ class _Rows:
         self.bad.append(BadRow(number, line, column, reason, text))
 
     def refuse_some(self, found: Mapping[int, tuple[str, str, str]]) -> None:
-        """Refuse some rows; by index, ``found`` has ``column``, ``between`` and ``reason`` for `refuse`."""
+        """Refuse rows by index; ``found`` maps an index to (column, between, reason) as in `refuse`."""
         if not found:
             return
         for index, (column, between, reason) in sorted(found.items()):

@@ -23,12 +23,12 @@ from service.inputs.formats.findings.facts import match_columns, rows_ahead
 from service.inputs.formats.text_input import first_line
 
 _INT_BITS: Final = {"int": 32, "bigint": 64}
-#: Decimal digits that always fit into a type; most digits of a signed integer, by its number of bits.
+#: Number of decimal digits that always fit into a type; maximum digits of a signed integer, by its bits.
 _INT_DIGITS: Final = {"int": 9, "bigint": 18}
 _DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 19}
 #: Every integer of up to this many bits is exact in a double.
 _DOUBLE_BITS: Final = 53
-#: Smallest and largest stored number of a type for the years 1 to 9999.
+#: Smallest and largest number by which a type stores a time in the years 1 to 9999.
 _LIMITS: Final = {
     pa.timestamp("us"): (MIN_TIME_US, MAX_TIME_US),
     pa.date32(): (MIN_TIME_US // DAY_US, MAX_TIME_US // DAY_US),

@@ -67,7 +67,7 @@ def inspect_parquet(
             if not is_lossless(found, column.type, stream.time_unit):
                 problem = f'column "{column.name}" is {found}, declared {column.type}'
                 if column.type == "timestamp" and is_lossless(found, "timestamp", "us"):
-                    problem += "; declare time_unit: s, ms, us or ns, for what it counts since 1970"
+                    problem += "; declare time_unit, the unit that it counts since 1970: s, ms, us or ns"
                 raise UnusableFile(f"it is of another schema: {problem}")
         if stream.time_unit is not None:
             _refuse_other_unit(stream, stream.time_unit, file, names[stream.event_time])

@@ -50,7 +50,7 @@ class RunningBacklogs:
     _known: dict[int, _Known] = field(default_factory=dict, init=False)
 
     def at(self, stream_id: int, position: int, head: int) -> Backlog:
-        """Return the backlog after a position, or after that of the last call if that is later."""
+        """Return the backlog after a position, or after the last call's position if it is later."""
         before = self._known.get(stream_id)
         if before is None or self._begin(stream_id, head) > before.position:
             size = self._bytes(stream_id, position, head)

@@ -26,7 +26,8 @@ from service.kafka.kafka_client import secret_value
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-#: Timeout of one request to the registry, and number of retries: in all about 10 s, as long as brokers have.
+#: Timeout of one request to the registry, and number of retries: in all about 10 s, which is also the timeout
+#: of brokers.
 _TIMEOUT_S: Final = 3.0
 _RETRIES: Final = 2
 _RETRIES_WAIT_MS: Final = 200
@@ -88,9 +89,9 @@ def avro_decoder(stream: Stream, source: KafkaSource, names: Sequence[str]) -> C
         try:
             found = schemaless_reader(rest, schema, None)
         except (ArithmeticError, EOFError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise UnfitAvroError(f"{type(error).__name__} as schema {schema_id} reads it") from error
+            raise UnfitAvroError(f"schema {schema_id} cannot read it ({type(error).__name__})") from error
         if rest.tell() != len(value):
-            raise UnfitAvroError(f"bytes follow what schema {schema_id} reads")
+            raise UnfitAvroError(f"bytes follow the value that schema {schema_id} reads")
         if not isinstance(found, dict):
             return _plain(found)
         return {name: _plain(found[name]) for name in names if name in found}
@@ -162,7 +163,7 @@ def _down(stream: Stream, source: KafkaSource, said: str) -> KafkaDown:
     return KafkaDown(
         f'topic "{source.topic}" of stream "{stream.name}" cannot be read',
         detail=f"The registry of its schemas says: {said}.",
-        hint=f"Look at the registry, {_registry(source).url}, and at what it allows this client.",
+        hint=f"Check the registry, {_registry(source).url}, and the permissions of this client.",
         stream_id=stream.id,
     )
 

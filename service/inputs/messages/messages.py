@@ -168,7 +168,7 @@ def _json_field_decoder(name: str) -> Callable[[bytes], Any]:  # Any: a class ma
 
 
 def _from_elsewhere(source: KafkaSource) -> dict[str, str | None]:
-    """Return, by column that is not filled from the value, the name of its header; None for the key."""
+    """Return the header that fills each column filled from outside the value; None for the key's column."""
     columns: dict[str, str | None] = dict(source.headers)
     return columns if source.key is None else columns | {source.key: None}
 

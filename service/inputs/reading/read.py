@@ -105,7 +105,7 @@ def _read_file(stream: Stream, file: FileRows, names: tuple[str, ...]) -> pa.Tab
 
 
 def _latest_us(stream: Stream, file: FileRows) -> int | None:
-    """Return the event time after which rows are skipped: that of the newest row the listing kept.
+    """Return the event time after which rows are skipped: the newest event time that the listing kept.
 
     Rows too far ahead of the clock are found only once, when the file is listed. They are all later than the
     rows that the listing kept.
@@ -131,5 +131,5 @@ def _check_unchanged(stream: Stream, file: FileRows) -> None:
 def _changed(stream: Stream, file: FileRows, detail: str) -> InputChanged:
     return InputChanged(
         f'file "{file.path}" of stream "{stream.name}" changed after it was listed: {detail}',
-        hint="Put the file back as it was. New rows belong into new files, moved into place when whole.",
+        hint="Restore the file as it was. Write new rows to new files, moved into place when complete.",
     )

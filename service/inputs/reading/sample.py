@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Enough to estimate a selectivity of 1 in 1,000 within 7 percent; decoded and counted in a tenth of a
-#: second.
+#: Number of rows that are enough to estimate a selectivity of 1 in 1,000 within 7 percent; they are decoded
+#: and counted in a tenth of a second.
 SAMPLE_ROWS: Final = 200_000
 #: Each run of rows costs the decoding of a row group. Even the least number of runs covers the beginning,
 #: middle and end of a stream.

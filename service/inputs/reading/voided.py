@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from catalog.store.store import Store  # not at run time: readers must not load SQLAlchemy
 
 _SETTING: Final = "voided_batches"
-#: Number of decisions that are kept; only those for batches that can be repeated matter.
+#: Number of decisions that are kept; a decision matters only while its batch can be repeated.
 _KEPT: Final = 100
 
 

@@ -32,7 +32,7 @@ from service.job.reader_tasks import ControlPartition, PackPartition, compressed
 from service.results.files.result_files import ResultWriter
 
 _CACHE_BYTES = 1 << 30
-#: Least bytes of rows that are passed in a file: the default of the settings.
+#: Minimum bytes of rows that are passed in a file: the default of the settings.
 ROWS_FILE_BYTES = 256 << 10
 
 
@@ -44,7 +44,7 @@ class InProcessJob:
         plan: The plan, in force from the first batch until ``change``.
         buckets: Number of buckets.
         directory: Directory of segments and result files.
-        rows_file_bytes: Least bytes of rows that are passed in a file.
+        rows_file_bytes: Minimum bytes of rows that are passed in a file.
     """
 
     plan: Plan

@@ -48,7 +48,7 @@ class Finding:
 
     Attributes:
         part: The checked part, in a word or two.
-        state: ``problem``: a service would not start or not work; ``warning``: it may have trouble.
+        state: ``problem``: a service would not start or would fail; ``warning``: it may have trouble.
         told: The finding, in a sentence.
         hint: Advice, in a sentence; None if no action is needed.
     """
@@ -107,7 +107,7 @@ def _cores(settings: Settings) -> Iterator[Finding]:
             "cores",
             "warning",
             f"Spark is to use {wanted} cores, and this process may use {usable}.",
-            "Set SLUICE_CORES to what the container or cgroup grants.",
+            "Set SLUICE_CORES to the number of cores that the container or cgroup grants.",
         )
     else:
         yield Finding("cores", "ok", f"{wanted} of {usable}, Spark at {settings.spark.master}.")
@@ -204,7 +204,7 @@ def _clock(batch: int, committed_at_us: int) -> Finding:
             "clock",
             "warning",
             f"Batch {batch:,} was committed {ahead_s:,.0f} s from now: the clock has gone back.",
-            "Synchronize the clock; retention and the age of statistics go by it.",
+            "Synchronize the clock; retention and the age of statistics depend on it.",
         )
     return Finding("clock", "ok", f"Batch {batch:,}, the newest, was committed {-ahead_s:,.0f} s ago.")
 

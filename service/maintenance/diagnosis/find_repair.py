@@ -83,7 +83,7 @@ def find_repair(
         return Repair(
             wrong,
             f"Forget batches {found.committed + 1} to {ahead} in the checkpoint. They are made again, "
-            "with the input that is there then.",
+            "with the input available at that time.",
             lambda: spark.forget_after(found.committed),
         )
     reason = _cannot_repeat(store, events_url, found)

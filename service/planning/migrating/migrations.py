@@ -118,7 +118,7 @@ class Migrations:
     def migrate(
         self, request: MigrationRequest, *, actor: str, if_match: int | None = None
     ) -> MigrationStatus:
-        """Make the plan version that a request leads to; arguments and errors of ``migrating``."""
+        """Make the plan version that a request leads to; arguments and errors as for ``migrating``."""
         with self.migrating(request, actor=actor, if_match=if_match) as status:
             return status
 
@@ -180,13 +180,13 @@ class Migrations:
         return Policy(objective, self._due_us(objective))
 
     def tick(self, now_us: int) -> Plan | None:
-        """Store the outcomes of active migrations, and clean up chains when it is time.
+        """Store the outcomes of active migrations, and clean up chains when a clean-up is due.
 
         Args:
             now_us: Wall clock, µs UTC.
 
         Returns:
-            The plan version of a clean-up, or None.
+            The plan version of a clean-up; None if none was due.
         """
         self._settle()
         due_us = self._due_us(self.versions.objective)

@@ -4,7 +4,7 @@ strategies        other strategies; their families drop pinned chains and bounda
 probes            other ways to search slices; chains stay
 punctuations      other times to act on closed keys; chains stay
 splits, merges    the family's boundaries, changed and pinned
-clean-up          no pinned boundaries, none of departed queries
+clean-up          no pinned boundaries, and no boundaries of departed queries
 roll-back         strategies of an earlier version; chains that were weighed or cut by hand are pinned
 """
 
@@ -169,7 +169,7 @@ def _rolled_back(objective: Objective, store: Store, version: int, queries: Sequ
     if record is None or record.strategy is None:
         raise UnknownPlanVersion(
             f"the history has no plan version {version}",
-            hint="GET /api/v1/plan/versions lists those that one can go back to.",
+            hint="GET /api/v1/plan/versions lists the versions that can be restored.",
             path=("rollback_to",),
         )
     # Pin chains that were weighed or cut by hand, because their strategy may now choose other chains.

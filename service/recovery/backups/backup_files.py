@@ -107,7 +107,7 @@ def read_list(directory: Path) -> BackupList:
         facts = json.loads(text)
         checksum = facts.pop("crc32c")
         if checksum != _checksum(facts):
-            raise _damaged(path, "Its checksum is another one.")
+            raise _damaged(path, "It does not match its checksum.")
         if facts["format"] > _FORMAT:
             raise BackupRefused(
                 f'backup "{directory}" is of a later version of Sluice',

@@ -171,7 +171,7 @@ def _side(query: Query, side: SideName) -> Side:
 def _width(
     family: str, members: Sequence[Query], side: SideName, streams: Mapping[int, Stream]
 ) -> WidthAsked:
-    """Return the question for the width of a family's stored rows of a side; no plan is needed yet."""
+    """Return the question for the width of the rows that a family stores for a side; it needs no plan."""
     first = members[0]
     shape = FamilyPlan(
         id=family,

@@ -80,14 +80,14 @@ BROKEN: dict[str, tuple[Callable[[Plan], Plan], str]] = {
     "gap": (lambda p: _slice(p, 1, w_start_us=11 * SECOND_US), "not contiguous at 10000000 us"),
     "merged": (
         lambda p: _join(p, chain_a=(replace(_chain(p)[0], w_end_us=30 * SECOND_US),)),
-        "Mem-Opt has a slice per distinct window",
+        "Mem-Opt must have a slice for each distinct window",
     ),
     "keep": (lambda p: _slice(p, 2, keep=None), r"slice 3: keeps None, but its queries can use \(0,\)"),
     "stream gone": (
         lambda p: replace(p, families=(), streams=p.streams[1:]),
         r"streams \[1\] were used before",
     ),
-    "next_bit back": (lambda p: replace(p, families=(), next_bit=()), "next_bit of .* went back"),
+    "next_bit back": (lambda p: replace(p, families=(), next_bit=()), "next_bit of .* has decreased"),
     "activation": (lambda p: _query(p, 0, since_version=2), 'query "q1": active since 1'),
     "activation early": (lambda p: _query(p, 2, since_version=1), 'query "q3": active since 2'),
     "window moved": (lambda p: _query(p, 0, w_a_us=20 * SECOND_US), "chain of a"),
@@ -116,7 +116,11 @@ BROKEN_JOINS: dict[str, tuple[Plan, Callable[[Plan], Plan], str]] = {
     "query left out": (FIRST, lambda p: _join(p, queries=(1,)), "its one join does not serve all queries"),
     "query served twice": (APART, lambda p: _join(p, 0, queries=(2,)), "do not serve each query once"),
     "query unserved": (APART, lambda p: _family(p, joins=_of(p).joins[:2]), "do not serve each query once"),
-    "pulled up by part": (SPLIT, lambda p: _join(p, 0, pulled_up=True), "a pulled-up join takes all rows"),
+    "pulled up by part": (
+        SPLIT,
+        lambda p: _join(p, 0, pulled_up=True),
+        "a pulled-up join must take all rows",
+    ),
     "pulled up and filtered": (APART, lambda p: _join(p, 1, pulled_up=True), "slice 1: keeps"),
     "not pulled up": (
         PULLED_UP,
@@ -126,7 +130,7 @@ BROKEN_JOINS: dict[str, tuple[Plan, Callable[[Plan], Plan], str]] = {
     "cut where one slice belongs": (
         PULLED_UP,
         lambda p: _join(p, chain_a=FIRST.families[0].joins[0].chain_a),
-        "pullup has one slice",
+        "pullup must have one slice",
     ),
     "some split": (SPLIT, lambda p: _join(p, 0, partition=None), "some joins take a part of the rows"),
     "both split": (SPLIT, lambda p: _part(p, 0, side="b"), "both sides are split"),
@@ -135,7 +139,7 @@ BROKEN_JOINS: dict[str, tuple[Plan, Callable[[Plan], Plan], str]] = {
     "rows of two classes": (
         SPLIT,
         lambda p: _part(p, 1, none_of=(2,)),
-        "none_of is not what the classes above serve",
+        "none_of is not the queries of higher classes",
     ),
     "query of two classes": (SPLIT, lambda p: _part(p, 1, one_of=(2, 3)), "a query has two classes"),
     "rows of no class": (
@@ -146,9 +150,9 @@ BROKEN_JOINS: dict[str, tuple[Plan, Callable[[Plan], Plan], str]] = {
     "class above served": (
         SPLIT,
         lambda p: _join(p, 0, queries=(1, 2)),
-        "serves not its class and those below",
+        "does not serve its class and all lower ones",
     ),
-    "class below unserved": (SPLIT, lambda p: _join(p, 2, queries=(2, 3)), "serves not its class"),
+    "class below unserved": (SPLIT, lambda p: _join(p, 2, queries=(2, 3)), "does not serve its class"),
     "class kept by others": (
         SPLIT,
         lambda p: _join(p, 2, chain_a=(replace(_of(p).joins[2].chain_a[0], keep=None),)),
@@ -227,5 +231,5 @@ def test_a_bit_given_before_is_not_given_again() -> None:
     with pytest.raises(InvalidPlan, match="changed its bit"):
         check_plan(plan, FIRST)
     renamed = tuple(replace(f, sql=f'"v" = {f.bit + 7}') for f in family.filters_a)
-    with pytest.raises(InvalidPlan, match="bit 0 was given before"):
+    with pytest.raises(InvalidPlan, match="bit 0 was assigned before"):
         check_plan(replace(FIRST, version=2, families=(replace(family, filters_a=renamed),)), FIRST)

@@ -171,5 +171,5 @@ def test_an_issuer_that_is_away_or_another_is_said(issuer: Issuer) -> None:
         TokenVerifier(issuer.url, "sluice").verify(issuer.token())
     token = issuer.token()
     issuer.close()
-    with pytest.raises(IssuerDown, match="cannot be asked"):
+    with pytest.raises(IssuerDown, match="cannot be reached"):
         TokenVerifier(issuer.url, "sluice").verify(token)

@@ -195,8 +195,8 @@ def test_values_that_are_no_events_stop_the_batch_or_are_kept_apart(
         (b"\0\0\0\0\x63?", "its value is not Avro: the registry has no schema 99"),
         (b"\0\0\0\0\x02?", "its value is not Avro: schema 2 is not of Avro but of JSON"),
         (b"\0\0\0\0\x03?", "nothing"),
-        (good[:-4], "as schema 1 reads it"),
-        (good + b"!", "bytes follow what schema 1 reads"),
+        (good[:-4], "schema 1 cannot read it ("),
+        (good + b"!", "bytes follow the value that schema 1 reads"),
         (text, 'its value is not a record but "not a record"'),
         (writer.value("unfit", other, {"ts": True}), 'column "ts": true is not a time'),
     ]

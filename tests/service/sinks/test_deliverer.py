@@ -253,7 +253,7 @@ def test_nothing_is_lost_where_results_are_kept_without_end(
     finally:
         turns.stop()
     assert (world.present().pending, world.present().lost) == (3, 0)
-    assert "results wait for a sink that lags: it takes less than there is" in caplog.text
+    assert "results wait for a sink that lags: it accepts results more slowly than they arrive" in caplog.text
 
 
 def test_a_file_that_waits_for_more_batches_is_written_in_time(world: World) -> None:

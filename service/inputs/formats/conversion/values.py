@@ -435,7 +435,7 @@ def _decimal(value: object, form: TextForm) -> Decimal | None:
     if isinstance(value, Decimal):
         number = value
     else:
-        text = str(value)  # so that the 0.1 of JSON stays 0.1
+        text = str(value)  # keeps a JSON number of 0.1 exactly 0.1
         text = text.strip(_WHITE) if form.is_of_file else text
         # Decimal also takes "1_0", " 1", other scripts' digits and "NaN".
         if _DECIMAL.fullmatch(text) is None:

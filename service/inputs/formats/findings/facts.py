@@ -62,7 +62,7 @@ def rows_ahead(stream: Stream, times: pa.Array | pa.ChunkedArray, latest_us: int
     )
     return {
         index: f"{times[index].as_py().isoformat()}Z is more than {ahead}; declare max_ahead: null in the "
-        "stream if it is meant so"
+        "stream if this is intended"
         for index in beyond.to_pylist()
     }
 

@@ -37,7 +37,8 @@ log = logging.getLogger(__name__)
 _HIDDEN_PREFIXES: Final = (".", "_")
 _TEMPORARY_SUFFIXES: Final = (".tmp", ".temp", ".part", ".partial", ".inprogress", "~")
 
-#: Files that one write to the catalog records; a crash during a long first listing loses no more.
+#: Maximum number of files that one write to the catalog records; a crash during a long first listing loses at
+#: most as many.
 _FILES_PER_WRITE: Final = 256
 
 #: Errors that are not caused by the file and may have passed by the next listing.

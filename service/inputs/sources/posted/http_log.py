@@ -42,7 +42,7 @@ from service.inputs.sources.posted.event_tables import EventTables, event_tables
 from service.inputs.sources.posted.events import parted
 from service.inputs.sources.posted.promises import posted_table
 
-#: Newest requests per stream whose quarantined rows are kept; rows of older requests are only counted.
+#: Number of newest requests per stream whose quarantined rows are kept; older rows are only counted.
 _QUARANTINE_KEPT: Final = 100
 
 #: Requests that one step of a deletion drops; a step takes a few milliseconds, during which no event can be
@@ -154,8 +154,8 @@ class EventLog:
             head = self.end(stream.id)
             return head, head - 1
         extremes = pc.min_max(table.column(stream.event_time).cast(pa.int64()))
-        # Punctuations have no times. A request of punctuations alone gets the least time, so it does not wait
-        # for other streams.
+        # Punctuations have no times. A request of punctuations alone gets the earliest time, so it does not
+        # wait for other streams.
         oldest_us, newest_us = (extremes[of].as_py() for of in ("min", "max"))
         data = encode(table)
         with self._write() as connection:
@@ -181,7 +181,7 @@ class EventLog:
         return first, first + table.num_rows - 1
 
     def quarantined(self, stream: Stream, limit: int) -> tuple[int, pa.Table, list[int]]:
-        """Return the number of a stream's quarantined rows, the newest rows, and their wall clock, µs UTC."""
+        """Return the number of a stream's quarantined rows, the newest ones and their arrival times."""
         kept = self._tables.quarantine.c
         with self._read() as connection:
             count = connection.execute(

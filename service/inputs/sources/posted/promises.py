@@ -86,7 +86,7 @@ def promises_of(stream: Stream, on: Sequence[str], values: pa.Table) -> Promises
     Args:
         stream: The stream.
         on: Columns that the punctuations fix.
-        values: Table with these columns, and ``BELOW_COLUMN`` if the values are beginnings of ranges.
+        values: Table with these columns, and ``BELOW_COLUMN`` with the ends if the values begin ranges.
     """
     sink = pa.BufferOutputStream()
     fixed = values.select([*on, *(name for name in (BELOW_COLUMN,) if name in values.column_names)])
@@ -203,9 +203,9 @@ def _check_range(
     if not bounds:
         raise refused(f'the range of column "{name}" has no bound', hint)
     if None in bounds.values():
-        raise refused(f'a bound of column "{name}" is NULL', "Leave out a bound that there is not.")
+        raise refused(f'a bound of column "{name}" is NULL', "Leave the bound out if the range has none.")
     if not has_ranges(kind):
-        told = f'column "{name}" is a {kind}, of which ranges are not supported'
+        told = f'column "{name}" is a {kind}; ranges of this type are not supported'
         raise refused(told, "Name its values, as a list.")
     if not alone:
         raise refused(f'column "{name}" is given a range beside other columns', "Name its values, as a list.")

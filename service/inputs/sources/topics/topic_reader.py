@@ -40,7 +40,7 @@ OFFSET_BITS: Final = 48
 WAIT_S: Final = 60.0
 
 _MESSAGES_AT_ONCE: Final = 10_000
-#: The library's error codes (rdkafka.h), copied so that it need not be imported for their names.
+#: Error codes of the library (rdkafka.h), copied so that the library is imported only where it is used.
 PARTITION_EOF: Final = -191
 OFFSET_LOST: Final = -140
 #: Permanent errors: authentication, TLS, authorization of topic, group and cluster.
@@ -99,9 +99,9 @@ def read_messages(stream: Stream, ranges: Sequence[TopicRange], *, wait_s: float
             elif left and time.monotonic() > until_s:
                 raise KafkaDown(
                     f'messages of stream "{stream.name}" cannot be read from topic "{source.topic}"',
-                    detail=f"Partitions {', '.join(map(str, sorted(left)))} gave none within {wait_s:g} s. "
-                    f"The client says: {said}.",
-                    hint=f"Look at the brokers, {source.cluster.bootstrap}; the batch is repeated.",
+                    detail=f"Partitions {', '.join(map(str, sorted(left)))} delivered none within "
+                    f"{wait_s:g} s. The client says: {said}.",
+                    hint=f"Check the brokers, {source.cluster.bootstrap}; the batch is repeated.",
                     stream_id=stream.id,
                 )
     except BaseException:
@@ -151,7 +151,7 @@ def kafka_down(stream: Stream, source: KafkaSource, detail: str) -> KafkaDown:
     return KafkaDown(
         f'topic "{source.topic}" of stream "{stream.name}" cannot be read',
         detail=f"The client says: {detail}.",
-        hint=f"Look at the brokers, {source.cluster.bootstrap}, and at what they allow this client.",
+        hint=f"Check the brokers, {source.cluster.bootstrap}, and the permissions of this client.",
         stream_id=stream.id,
     )
 
@@ -191,7 +191,7 @@ def _take(
     elif error.code() in FATAL:
         raise kafka_down(stream, source, error.str())
     else:
-        log.debug("reading goes on after an error: %s", error, extra={"topic": source.topic})
+        log.debug("reading continues after an error: %s", error, extra={"topic": source.topic})
 
 
 def messages_lost(
@@ -223,11 +223,11 @@ def _rejected(
     return MessageRejected(
         f"message {first.offset()} of partition {first.partition()} "
         f'of topic "{source.topic}" is not an event of stream "{stream.name}": {unfit[0].reason}',
-        detail=f"So are {len(unfit) - 1} more of the {len(messages)} messages of its task."
+        detail=f"{len(unfit) - 1} more of the {len(messages)} messages of its task do not fit either."
         if len(unfit) > 1
         else None,
-        hint='Skip the batch, or register the stream with "on_bad": "dead-letter", which keeps such messages '
-        "apart.",
+        hint='Skip the batch, or register the stream with "on_bad": "dead-letter", which writes such '
+        "messages to a file.",
     )
 
 
@@ -250,7 +250,7 @@ def _write_dead_letters(
         part.replace(path)
         publish(folder, [path.name])
         log.warning(
-            "messages kept apart: they are not events",
+            "messages are not events and were written to a file",
             extra={"stream": stream.name, "partition": partition, "rows": len(letters), "path": str(path)},
         )
 

@@ -9,7 +9,7 @@ the oldest. The newest row of each other piece is newer, and a piece spans at mo
 the other rows becomes late. A row is late only if it is late within its own partition.
 
 This is true only of messages that exist when the service looks for them. Messages may be written while
-partitions are examined, even to a partition already found at its end. So a look for messages has two steps:
+partitions are examined, even to a partition already found at its end. So a search for messages has two steps:
 first the settled messages, then the ends of all partitions, including new ones:
 
     partition 0   ....|-----|---]            )       ] settled: written before the ends were requested
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PIECE_MESSAGES: Final = 1000
-#: Seconds between two looks for new partitions.
+#: Seconds between two searches for new partitions.
 LOOK_S: Final = 5.0
-#: Seconds that brokers have for an answer.
+#: Timeout of a request to brokers, in seconds.
 WAIT_S: Final = 10.0
 _MESSAGES_AT_ONCE: Final = 10_000
 
@@ -138,7 +138,7 @@ class Topics:
     """The topics of all ``kafka`` streams; not thread-safe.
 
     Args:
-        wait_s: Seconds that brokers have for an answer.
+        wait_s: Timeout of a request to brokers, in seconds.
         clock_s: Monotonic clock.
     """
 
@@ -224,7 +224,9 @@ class Topics:
             self._take_what_came(topic, 0.05)
             if self._clock_s() > until_s and not index.runs and index.next < index.end:
                 raise kafka_down(
-                    lane.stream, topic.source, f"partition {partition} gave nothing within {self._wait_s:g} s"
+                    lane.stream,
+                    topic.source,
+                    f"partition {partition} delivered nothing within {self._wait_s:g} s",
                 )
         pieces = []
         for run in list(index.runs)[:limit]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import zlib
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -290,29 +288,6 @@ def test_committing_goes_on_where_it_was(job: Job, few: int) -> None:
     assert job.store.batches.totals().batches == totals.batches + 1 == 11
     # A batch that was dropped is known as committed: its manifest is behind what may replay.
     assert job.store.counts.totals() == {q: 11}
-
-
-def test_a_catalog_of_before_has_dropped_nothing(sqlite_url: str, tmp_path: Path, few: int) -> None:
-    from tests.catalog.test_open import _undo_changes_and_history
-
-    with Store.open(sqlite_url) as store:
-        job = Job(store)
-        q = job.add("q")
-        job.commit({q: 2}, 8)
-        whole = store.batches.manifests(0, 100), store.counts.of_query(q)
-        routes, numbers = stored_routes(store), store.routes.of_query(q, range(8)).tolist()
-    connection = sqlite3.connect(tmp_path / "catalog.db")
-    _undo_changes_and_history(connection)
-    connection.execute("UPDATE alembic_version SET version_num = '0002'")
-    connection.commit()
-    connection.close()
-    with Store.open(sqlite_url) as store:
-        assert (store.batches.manifests(0, 100), store.counts.of_query(q)) == whole
-        assert stored_routes(store) == routes
-        assert store.routes.of_query(q, range(8)).tolist() == numbers != []
-        assert store.retention.kept_from() == (0, 0)
-        assert store.retention.dropped(q) is None
-        assert store.retention.drop(4 * SECOND_US - 1).results == 8
 
 
 def test_what_stays_of_an_old_batch_is_small(job: Job, few: int) -> None:

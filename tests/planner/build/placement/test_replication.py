@@ -214,7 +214,7 @@ def test_a_plan_that_takes_fragments_from_a_key_is_refused() -> None:
     ("every", "heavy", "message"),
     [
         (0, (), "1 to"),
-        (1, ((3, 1),), "more fragments than every key"),
+        (1, ((3, 1),), "more fragments than other keys"),
         (2, ((3, 3), (1, 3)), "not ascending"),
         (1, ((3, 3), (3, 4)), "not ascending"),
     ],

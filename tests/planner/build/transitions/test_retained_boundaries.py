@@ -126,7 +126,7 @@ def test_nothing_is_left_of_a_family_that_has_gone() -> None:
 def test_boundaries_that_nobody_gave_are_refused() -> None:
     plan = pinned([a_query_s(1, 10), a_query_s(2, 30)], 15, 30)
     (family,) = plan.families
-    with pytest.raises(InvalidPlan, match="Mem-Opt has a slice per distinct window"):
+    with pytest.raises(InvalidPlan, match="Mem-Opt must have a slice for each distinct window"):
         check_plan(replace(plan, families=(replace(family, given=False),)), None)
 
 

@@ -79,7 +79,7 @@ def test_integers_are_times_once_their_unit_is_declared(file: Path, type_: pa.Da
     assert read_table(file, table, time_unit="s") == [(dt.datetime(2024, 5, 1, 8), 1)]
     assert read_table(file, table) == (
         f'it is of another schema: column "ts" is {type_}, declared timestamp; '
-        "declare time_unit: s, ms, us or ns, for what it counts since 1970"
+        "declare time_unit, the unit that it counts since 1970: s, ms, us or ns"
     )
 
 

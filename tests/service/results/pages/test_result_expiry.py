@@ -50,8 +50,8 @@ def test_a_cursor_before_what_was_dropped_is_refused(world: World) -> None:
             world.reader.page_if_any(world.q.id, cursor, 10)
     assert str(caught.value) == (
         'results after cursor "6.1" are not kept any more\n'
-        "  detail: Of this query 14 results were dropped; those of batches since 1970-01-01 00:00:07 UTC are "
-        "kept.\n"
+        "  detail: 14 results of this query were dropped; results of batches since 1970-01-01 00:00:07 UTC "
+        "are kept.\n"
         "  hint: Read without a cursor to start at the first result that is kept. The setting "
         "SLUICE_RESULT_RETENTION says how long results are kept."
     )

@@ -43,7 +43,7 @@ READERS = {
     "m: 'DECIMAL(10,2)', s: 'VARCHAR'}})",
 }
 #: Why a row of the year 2999 is bad.
-AHEAD = "more than 1d ahead of the clock; declare max_ahead: null in the stream if it is meant so"
+AHEAD = "more than 1d ahead of the clock; declare max_ahead: null in the stream if this is intended"
 #: A row as it stands in the file, and what is wrong with it: None, or the column at fault ("" for none).
 Written = tuple[str, str | None]
 

@@ -88,7 +88,7 @@ def test_a_range_takes_one_offset_and_is_read_back_with_its_end(tmp_path: Path) 
         ("k", Decimal("3.00"), None),
         ("d", None, date(2026, 1, 2)),
     }
-    with pytest.raises(EventRejected, match=r"is a double, of which ranges are not supported"):
+    with pytest.raises(EventRejected, match=r"is a double; ranges of this type are not supported"):
         log.append(stream, [{"_punctuation": {"m": {"from": 1}}}])
     log.close()
 

@@ -1,11 +1,11 @@
-"""The first tables: streams, queries, control log, listed inputs, batches, routes, keys and settings."""
+"""The first tables: streams, queries, sinks, plans, listed inputs, batches, the lease and settings."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "0012"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -13,16 +13,18 @@ depends_on = None
 _BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
-def _big(name: str, *more: sa.ForeignKey, null: bool = False, key: bool = False) -> sa.Column[int]:
+def _big(
+    name: str, *more: sa.ForeignKey, null: bool = False, key: bool = False, default: str | None = None
+) -> sa.Column[int]:
     """64-bit column; if it is a key, Sluice assigns its values, never the database."""
     if key:
         return sa.Column(name, _BIG, *more, primary_key=True, autoincrement=False)
-    return sa.Column(name, _BIG, *more, nullable=null)
+    return sa.Column(name, _BIG, *more, nullable=null, server_default=default)
 
 
-def _text(name: str, *, null: bool = False, key: bool = False) -> sa.Column[str]:
+def _text(name: str, *, null: bool = False, key: bool = False, default: str | None = None) -> sa.Column[str]:
     """Text column."""
-    return sa.Column(name, sa.Text(), primary_key=key, nullable=null)
+    return sa.Column(name, sa.Text(), primary_key=key, nullable=null, server_default=default)
 
 
 def _to(table: str, column: str, target: str) -> sa.ForeignKey:
@@ -34,7 +36,8 @@ def upgrade() -> None:
     """Make the tables."""
     op.create_table("counters", _text("name", key=True), _big("value"))
     _streams_and_queries()
-    _control_log()
+    _sinks()
+    _plans()
     _inputs()
     _batches()
     op.create_table(
@@ -47,6 +50,16 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_idempotency_keys_created_at_us"), "idempotency_keys", ["created_at_us"])
     op.create_table("settings", _text("key", key=True), _text("value"))
+    op.create_table(
+        "lease",
+        _big("id", key=True),
+        _big("epoch"),
+        _text("token"),
+        _text("holder"),
+        _big("expiry_ms"),
+        _big("renewals"),
+        sa.CheckConstraint("id = 1", name=op.f("ck_lease_one_row")),
+    )
 
 
 def _streams_and_queries() -> None:
@@ -81,8 +94,12 @@ def _streams_and_queries() -> None:
         _big("removed_version", null=True),
         _big("created_at_us"),
         _big("removed_at_us", null=True),
+        _big("series", default="0"),
+        _text("left_by", null=True),
+        _text("missing", default="[]"),
     )
     op.create_index(op.f("ix_queries_folded_name"), "queries", ["folded_name"])
+    op.create_index(op.f("ix_queries_series"), "queries", ["series"])
     running = sa.text("removed_version IS NULL")
     op.create_index(
         "uq_queries_running_name",
@@ -94,8 +111,32 @@ def _streams_and_queries() -> None:
     )
 
 
-def _control_log() -> None:
-    """Create the tables of plans and of the control log that carries them."""
+def _sinks() -> None:
+    """Create the table of sinks and their progress."""
+    op.create_table(
+        "sinks",
+        _big("id", key=True),
+        _big("series"),
+        _text("document", null=True),
+        _big("from_version", null=True),
+        _big("from_batch", null=True),
+        _big("next_batch"),
+        _big("next_row"),
+        _big("rows"),
+        _big("batches"),
+        _big("failures"),
+        _big("lost"),
+        _big("last_batch", null=True),
+        _text("error", null=True),
+        _big("error_at_us", null=True),
+        _big("delivered_at_us", null=True),
+        _big("created_at_us"),
+    )
+    op.create_index(op.f("ix_sinks_series"), "sinks", ["series"])
+
+
+def _plans() -> None:
+    """Create the tables of plans, their history, migrations, and the control log that carries plans."""
     op.create_table(
         "plans",
         _big("version", key=True),
@@ -103,6 +144,23 @@ def _control_log() -> None:
         _text("document"),
         _big("created_at_us"),
         sa.UniqueConstraint("seq", name=op.f("uq_plans_seq")),
+    )
+    op.create_table(
+        "plan_history",
+        _big("version", key=True),
+        _big("seq"),
+        _big("created_at_us"),
+        _text("actor"),
+        _text("cause"),
+        _text("document"),
+    )
+    op.create_table(
+        "migrations",
+        _big("id", key=True),
+        _big("plan_version", null=True),
+        _text("actor"),
+        _big("created_at_us"),
+        _text("document"),
     )
     op.create_table(
         "control_log",
@@ -149,13 +207,24 @@ def _batches() -> None:
         _text("document"),
         _big("committed_at_us"),
     )
+    op.create_index(op.f("ix_batches_plan_version_batch"), "batches", ["plan_version", "batch"])
+    # In SQLite, the rows are stored in the primary key's index alone (no row ids), which halves the largest
+    # table of a catalog.
     op.create_table(
         "batch_queries",
         _big("query_id", key=True),
-        _big("batch", _to("batch_queries", "batch", "batches.batch"), key=True),
+        _big("batch", key=True),
         _big("rows"),
+        sqlite_with_rowid=False,
     )
-    op.create_table("query_totals", _big("query_id", key=True), _big("rows"))
+    op.create_table(
+        "query_totals",
+        _big("query_id", key=True),
+        _big("rows"),
+        _big("dropped", default="0"),
+        _big("dropped_batch", null=True),
+        _big("dropped_of_batch", default="0"),
+    )
     op.create_table(
         "stream_totals",
         _big("stream_id", key=True),
@@ -173,11 +242,14 @@ def _batches() -> None:
         _big("late_rows"),
         _big("state_rows_peak"),
         _big("state_bytes_peak"),
+        _big("kept_from", default="0"),
         sa.CheckConstraint("id = 1", name=op.f("ck_batch_totals_one_row")),
     )
-    op.create_table("routes", _big("route", key=True), _big("plan_version"), _text("queries"))
     op.create_table(
-        "route_queries",
-        _big("query_id", key=True),
-        _big("route", _to("route_queries", "route", "routes.route"), key=True),
+        "batch_routes",
+        _big("batch", key=True),
+        _big("since"),
+        _big("plan_version"),
+        sa.Column("routes", sa.LargeBinary(), nullable=False),
     )
+    op.create_index(op.f("ix_batch_routes_since"), "batch_routes", ["since"])
