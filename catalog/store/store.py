@@ -41,7 +41,7 @@ from catalog.store.results.result_files import ResultFileRepository
 from catalog.store.results.retention import Retention
 from catalog.times.clock import wall_clock_us
 
-_UPGRADE = "Upgrade the catalog with sluice catalog upgrade, or start a service of this version, which also upgrades it."
+_UPGRADE = "Run sluice catalog upgrade, or start a service of this version: it upgrades the catalog, too."
 _USE_NEWER = "Use the version of Sluice that migrated it, or a newer one. To go back, restore a backup."
 _MIGRATE_FIRST = f'First start a version of Sluice that needs schema "{OLDEST_REVISION}" to "0024".'
 
