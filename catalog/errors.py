@@ -63,7 +63,7 @@ class SluiceError(Exception):
         detail: Facts, in sentences.
         hint: What to write or do instead, in sentences.
         location: Place in the given text.
-        at: A syntax node or the like at that place, until ``location`` replaces it where the text is known.
+        at: Syntax node, token or offsets of that place. ``location`` replaces it where the text is known.
         path: Place in a JSON or YAML document, such as ``("streams", 0, "columns")``.
     """
 
@@ -149,19 +149,19 @@ class InternalError(SluiceError):
 
 
 class StreamNotFound(NotFound):
-    """No stream of that name."""
+    """No stream has that name."""
 
     code = "stream-not-found"
 
 
 class QueryNotFound(NotFound):
-    """No query of that name."""
+    """No query has that name."""
 
     code = "query-not-found"
 
 
 class NameTaken(Conflict):
-    """A stream or query of that name exists."""
+    """A stream or query of that name exists already."""
 
     code = "name-taken"
 
@@ -196,19 +196,19 @@ class BatchDiffers(InternalError):
 
 
 class PlanVersionNotFound(NotFound):
-    """No plan of that version."""
+    """No plan has that version number."""
 
     code = "plan-version-not-found"
 
 
 class MigrationNotFound(NotFound):
-    """No migration of that id."""
+    """No migration has that id."""
 
     code = "migration-not-found"
 
 
 class InputNotFound(NotFound):
-    """No listed input at that position of the stream."""
+    """The stream has no listed input at that position."""
 
     code = "input-not-found"
 
@@ -220,19 +220,19 @@ class KeyNotFound(NotFound):
 
 
 class KeyExists(Conflict):
-    """A valid key of that name exists."""
+    """A valid key of that name exists already."""
 
     code = "key-exists"
 
 
 class IdempotencyKeyReused(Conflict):
-    """An idempotency key was used again for another request."""
+    """An idempotency key was used before, for another request."""
 
     code = "idempotency-key-reused"
 
 
 class InvalidCatalogUrl(InvalidInput):
-    """The URL names no database that can hold a catalog."""
+    """The URL does not name a database that can hold a catalog."""
 
     code = "invalid-catalog-url"
 
@@ -280,6 +280,6 @@ class InvalidDuration(InvalidInput):
 
 
 class UnknownType(InvalidInput):
-    """A text names no column type."""
+    """A text is not the name of a column type."""
 
     code = "unknown-type"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def quoted(name: str) -> str:
-    """Return a name as a quoted identifier, quotes in it doubled."""
+    """Return a name as a quoted identifier; quotes inside the name are doubled."""
     return '"' + name.replace('"', '""') + '"'
 
 

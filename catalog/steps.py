@@ -89,7 +89,7 @@ def intermediate_id(
 
 
 def is_intermediate(stream_id: int) -> bool:
-    """Return whether a stream id is that of an intermediate."""
+    """Return whether a stream id is the id of an intermediate."""
     return stream_id < 0
 
 
@@ -160,7 +160,7 @@ def stream_sides(query: Query) -> tuple[Side, ...]:
 
 
 def membership(query_id: int) -> str:
-    """Return the column of an intermediate that says whether a pair belongs to a query."""
+    """Return the name of an intermediate's column that says whether a pair belongs to a query."""
     return f"query {query_id}"
 
 
@@ -201,7 +201,7 @@ def taken_intermediates(families: Iterable[FamilyPlan]) -> frozenset[int]:
 
 
 def makers_again(families: Sequence[FamilyPlan]) -> dict[str, FamilyPlan]:
-    """Map the id of each family that does not store its side a to the family that makes those rows."""
+    """Map the id of each family that does not store its side a to the family that makes this side's rows."""
     takers = [family for family in families if not family.rests]
     made_in = makers(families) if takers else {}
     return {family.id: made_in[family.stream_a] for family in takers}

@@ -18,7 +18,7 @@ InvalidInput
 * InvalidChain          boundaries do not form a chain for the queries
 * UnknownBoundary       a slice is named by a boundary that does not exist
 * NoSharedChain         a family has no single chain to split or merge
-* NotRewritable         a part of a query cannot be replaced by itself
+* NotRewritable         a part of a query cannot be replaced alone
 * UnknownFamily         no family of queries has the requested id or key
 * UnknownStatistic      a statistic is about a stream or filter that does not exist
 InternalError

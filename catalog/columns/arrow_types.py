@@ -13,7 +13,7 @@ from catalog.errors import UnknownType
 from catalog.values.stream import SIMPLE_TYPES, Stream
 from catalog.wording.wording import did_you_mean
 
-#: Column that ``service.inputs`` adds to rows: their source position, int64, unique in the stream.
+#: Column that ``service.inputs`` adds to rows: the row's position in its source, int64, unique in the stream.
 POSITION_COLUMN = "_pos"
 #: Column that readers add to streams with punctuations. In a punctuation, it holds a JSON array of the names
 #: of the fixed columns (``punctuation_marks``); in an ordinary row, it is NULL.

@@ -1,7 +1,7 @@
 """Marks: texts that make a row of a stream a punctuation (``arrow_types.PUNCTUATION_COLUMN``).
 
 ["item_id"]        closes one item, the value of the column item_id in this row
-["item_id"]<9      closes all items from that value up to, but without 9
+["item_id"]<9      closes all items from that value up to 9, excluding 9
 ["item_id"]<       closes all items from that value on
 """
 
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from catalog.columns.arrow_types import arrow_type
 from catalog.values.stream import Stream
 
-#: Separates the column names from the end of a range; in a range without an end it is the last character.
+#: Separates the column names from the end of a range. If the range has no end, it is the last character.
 RANGE_MARK = "<"
 #: Column types, besides decimals, whose values can form ranges: the values are integers or convert to
 #: integers in the same order.

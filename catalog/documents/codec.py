@@ -87,7 +87,7 @@ def decode(type_: type[T], data: bytes | str) -> T:
         (value,) = _adapter(cast("Hashable", type_)).validate_json(b"[" + raw + b"]", strict=True)
     except ValidationError as error:
         first = error.errors()[0]
-        path = first["loc"][1:]  # without the index in the one-item list
+        path = first["loc"][1:]  # drop the index into the one-element tuple
         said = mistake(first, path).said_of(f'"{".".join(map(str, path))}"' if path else "it")
         raise CorruptDocument(
             f'stored document is not a valid "{type_.__name__}"',

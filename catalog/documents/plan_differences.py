@@ -98,7 +98,9 @@ class BucketRecord:
         heartbeat: The heartbeat.
         promises: Punctuations.
         pull: A request for result punctuations.
-        horizon: A horizon. Exactly one of the six fields after ``seq`` is set.
+        horizon: A horizon.
+
+    Exactly one of the six fields after ``seq`` is set.
     """
 
     seq: int
@@ -231,12 +233,12 @@ def _bit(planned: PlannedFilter) -> int:
 
 
 def _told(planned: PlannedFilter) -> object:
-    """Return a filter together with the field that its ``==`` ignores."""
+    """Return a filter together with its field that ``==`` ignores."""
     return planned, planned.threshold
 
 
 def _told_query(query: PlannedQuery) -> object:
-    """Return a query together with the field of its outputs that ``==`` ignores."""
+    """Return a query together with the output field that ``==`` ignores."""
     return query, tuple(output.columns for output in query.outputs)
 
 
@@ -269,7 +271,7 @@ def _updated(old: Iterable[T], gone: Iterable[K], came: Iterable[T], key: Callab
         del values[k]
     added = {key(each): each for each in came}
     if added.keys() <= values.keys():
-        values |= added  # replaces values in place, so the order stays
+        values |= added  # no key is new, so the order of the keys stays
         return tuple(values.values())
     values |= added
     return tuple(values[k] for k in sorted(values))

@@ -13,8 +13,8 @@ Records that are needed to read kept results (queries, totals, routes) stay as l
 former queries of an existing series are pruned, their totals are added to those of the series' first query.
 The history of plans is cut to its last ``HISTORY_ENTRIES``.
 
-A removed stream is dropped, with its totals, once neither a query nor a listed file nor the base names it,
-because no replayed batch can read it any more.
+A removed stream is dropped, with its totals, once no query, listed file or base plan names it: then no
+replayed batch can read it.
 """
 
 from __future__ import annotations
@@ -191,13 +191,13 @@ class Pruning(Repository):
             )
 
     def oldest_replayed(self) -> BatchManifest | None:
-        """Return the manifest of the batch before the oldest replayable one; None if all are replayable."""
+        """Return the manifest of the batch before the oldest replayable batch; None if all are replayable."""
         with self._database.read() as connection:
             oldest = connection.execute(_OLDEST_REPLAYED).first()
         return None if oldest is None else decode(BatchManifest, oldest.document)
 
     def _is_due(self, connection: Connection, base: int, grace_us: int) -> bool:
-        """Return whether there is enough to prune to justify a lock; a few heartbeats do not."""
+        """Return whether there is enough to prune to justify a lock; a few heartbeats are not enough."""
         behind = connection.execute(
             select(func.count()).select_from(tables.plans).where(_p.version < base)
         ).scalar_one()
@@ -219,7 +219,7 @@ class Pruning(Repository):
         return list(connection.scalars(_FORGOTTEN, {"base": base, "until_us": until_us}))
 
     def _unnamed_streams(self, connection: Connection, base: int, grace_us: int) -> list[int]:
-        """Return ids of some removed streams that neither a query nor a listed file nor the base names."""
+        """Return ids of some removed streams that no query, listed file or base plan names."""
         until_us = self._now_us() - grace_us
         found = list(connection.scalars(_GONE_STREAMS, {"until_us": until_us}))
         if not found:

@@ -41,8 +41,8 @@ from catalog.store.results.result_files import ResultFileRepository
 from catalog.store.results.retention import Retention
 from catalog.times.clock import wall_clock_us
 
-_UPGRADE = "Run sluice catalog upgrade, or start a service of this version, which does the same."
-_USE_NEWER = "Use the version of Sluice that migrated it, or a newer one; the way back is a backup."
+_UPGRADE = "Run sluice catalog upgrade, or start a service of this version: it upgrades the catalog, too."
+_USE_NEWER = "Use the version of Sluice that migrated it, or a newer one. To go back, restore a backup."
 _MIGRATE_FIRST = f'First start a version of Sluice that needs schema "{OLDEST_REVISION}" to "0024".'
 
 
@@ -173,13 +173,13 @@ class Store:
             raise CatalogVersionMismatch(
                 f'tables of the catalog are not those of schema "{SCHEMA_REVISION}"',
                 detail=f"Changes that would make them match: {', '.join(found)}.",
-                hint="The tables were changed by hand: undo that, or restore a backup.",
+                hint="The tables were changed by hand. Undo these changes, or restore a backup.",
             )
         return SCHEMA_REVISION
 
     @staticmethod
     def _prepare(database: Database, migrate: bool) -> None:
-        """Check the schema, and migrate if asked to."""
+        """Check the schema, and migrate it if requested."""
         if migrate:
             database.use_wal()
         else:
@@ -204,10 +204,10 @@ class Store:
             upgrade(connection)
 
     def twin(self) -> Store:
-        """Return this catalog for the process's engine; only the engine's writes check the lease.
+        """Return this catalog for the engine of this process: only the engine's writes check the lease.
 
-        Both objects share connections, so their writers wait for each other as threads do. Close only the
-        first.
+        Both objects share connections, so their writers wait for each other like threads of one object. Close
+        only the first object.
         """
         return Store(self._database.twin(), self._now_us)
 
@@ -265,7 +265,7 @@ def _require_file(database: Database) -> None:
 
 
 def _revision(database: Database) -> str | None:
-    """Return the Alembic revision of the tables, None before the first migration."""
+    """Return the Alembic revision of the tables; None before the first migration."""
     with database.read() as connection:
         if not inspect(connection).has_table("alembic_version"):
             return None

@@ -17,7 +17,7 @@ def is_due(last_us: int | None, now_us: int, interval_s: float) -> bool:
     (True, False, True)
 
     Args:
-        last_us: When the work was last done, wall clock µs; None: never.
+        last_us: Wall clock when the work was last done, µs; None if it was never done.
         now_us: Wall clock now, µs.
         interval_s: Period of the work, seconds.
     """

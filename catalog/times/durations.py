@@ -60,7 +60,7 @@ class Duration:
 
 
 def duration(words: Sequence[str]) -> Duration | str:
-    """Return the sum of the parts, or a text that says what is wrong with them.
+    """Return the sum of numbers with units, or a text that says what is wrong with them.
 
     >>> duration(["1", "HOUR", "30", "MINUTES"])
     Duration(months=0, us=5400000000)

@@ -102,8 +102,8 @@ class Mistake:
 
     Attributes:
         path: Keys and indexes that lead from the top of the document to the place.
-        about: How the text relates to the place: it continues a sentence about the ``key``, it is about the
-            ``value``, or it is a ``whole`` sentence.
+        about: Kind of the text: ``key`` if it continues a sentence about the key, ``value`` if it is about
+            the value, ``whole`` if it is a complete sentence.
         text: Text of the error, lower case, no full stop.
         found: The value, as JSON; None if it is long, an object or a list.
         detail: Facts, in sentences.
@@ -138,8 +138,8 @@ def mistake(error: Mapping[str, Any], path: Path, known_names: KnownNames | None
     Args:
         error: One item of ``ValidationError.errors()``.
         path: Place of the error.
-        known_names: Function of a path: returns the keys allowed in place of the path's last key, or the
-            allowed values of a union's tag. None: hints list no names.
+        known_names: Function that returns, for a path, the keys allowed in place of the path's last key, or
+            the allowed values of a union's tag. If None, hints list no names.
 
     >>> mistake({"type": "less_than_equal", "input": 2, "ctx": {"le": 1.0}}, ("part",)).said_of("part")
     'part: expected at most 1, not 2'
@@ -172,7 +172,7 @@ def mistake(error: Mapping[str, Any], path: Path, known_names: KnownNames | None
     if kind in _EXPECTED:
         text = _EXPECTED[kind].format_map({fact: _plain(value) for fact, value in facts.items()})
         if found is not None and kind in _BOUNDS:
-            found = found.strip('"')  # numbers in query strings and variables are texts
+            found = found.strip('"')  # numbers in query strings and environment variables are texts
         return Mistake(path, "value", f"expected {text}", found=found)
     message = str(error["msg"]).removeprefix("Value error, ")
     return Mistake(path, "value", f"{message[:1].lower()}{message[1:]}")
@@ -195,5 +195,5 @@ def _shown(value: object) -> str | None:
 
 
 def _plain(fact: object) -> object:
-    """Return a bound as it was declared: pydantic turns a bound of 1 into 1.0."""
+    """Return a bound as it was declared, because pydantic turns a bound of 1 into 1.0."""
     return int(fact) if isinstance(fact, float) and fact.is_integer() else fact

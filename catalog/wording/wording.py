@@ -10,7 +10,7 @@ _MOST_LISTED = 20
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to a name, ignoring case, or None.
+    """Return the known name that is most similar to a name, ignoring case; None if none is similar.
 
     >>> nearest("delya", ["carrier", "Delay"])
     'Delay'
@@ -21,13 +21,13 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """Return a hint with the nearest known name, or None when none is near."""
+    """Return a hint with the most similar known name; None if no known name is similar."""
     near = nearest(name, known)
     return None if near is None else f'Did you mean "{near}"?'
 
 
 def nearest_or_known(name: str, known: Iterable[str], kind: str = "") -> str | None:
-    """Return a hint with the nearest known name, or with all known names if none is near.
+    """Return a hint with the most similar known name, or with all known names if none is similar.
 
     Args:
         name: The name that is not known.

@@ -34,7 +34,7 @@ _JSON: Mapping[str, str] = {
 
 
 def refuse_announcement(statement: Statement, sides: Sequence[SideScope], construct: str) -> None:
-    """Refuse a query that requests result punctuations and cannot have them.
+    """Refuse a query that requests result punctuations but cannot have them.
 
     Args:
         statement: The query.

@@ -16,8 +16,8 @@ In an outer or anti join, a condition in ON on the preserved side alone is a res
 it has no partner, but is not dropped. ``bind.unmatched.absence`` decides which kind of join the query is.
 
 Filters and residual are brought into canonical form (``bind.canonical``): conditions that are always true are
-dropped. A query that never has results is legal: both of its filters are FALSE, so that no row is kept for
-it. If rows without a partner are results, only the filter of the side that is not preserved is FALSE.
+dropped. A query whose conditions exclude all pairs is legal: both of its filters are FALSE, so that no row is
+kept for it. If rows without a partner are results, only the filter of the other side is FALSE.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def _bind(
 
 
 def _never(meaning: JoinMeaning, filters: Mapping[SideName, Typed]) -> tuple[dict[SideName, Typed], Typed]:
-    """Return filters and residual of a query without matches: it keeps only rows that can be results."""
+    """Return filters and residual of a query without pairs; filters keep only rows that can be results."""
     never = Typed(NEVER, "boolean")
     if not meaning.keeps_absent:
         return dict.fromkeys(filters, never), canonical([])
@@ -296,8 +296,9 @@ def _add_key(scope: Scope, found: _Conditions, pair: tuple[str, str], node: exp.
         raise KeyTypeMismatch(
             f'key columns "{scope.a.alias}.{a.name}" ({a.type}) and "{scope.b.alias}.{b.name}" ({b.type}) '
             "have different types",
-            detail="int joins with bigint, and a decimal with a decimal; any other type with itself only.",
-            hint="Register both columns with one type. If the query has another key, too, "
+            detail="int joins with bigint, and decimals join with decimals. Any other type joins only with "
+            "itself.",
+            hint="Register both columns with the same type. If the query also has another key, "
             f"write CAST({scope.a.alias}.{a.name} AS {duckdb_type(b.type)}) = {scope.b.alias}.{b.name}.",
             at=node,
         )
@@ -320,7 +321,7 @@ def _add_using(scope: Scope, found: _Conditions, identifier: exp.Identifier) -> 
 
 
 def _keys(scope: Scope, statement: Statement, found: _Conditions) -> list[_KeyPair]:
-    """Return the key in canonical order, maybe empty; equal event times are a key only without another."""
+    """Return the key in canonical order, perhaps empty; equal event times are a key if there is no other."""
     if not found.keys:
         for pair, node in found.equal_times:
             _add_key(scope, found, pair, node)
@@ -372,7 +373,7 @@ def _bounds_time(statement: Statement, found: _Conditions) -> bool:
 def _windows(
     statement: Statement, scope: Scope, found: _Conditions, meaning: JoinMeaning
 ) -> tuple[dict[SideName, int], list[Typed]]:
-    """Return W of both sides, and a residual for distances that do not begin at zero.
+    """Return the window W of both sides, and a residual for distances that do not begin at zero.
 
     Window W_A alone admits 0 <= d < W_A, and W_B alone admits 0 <= -d < W_B. Together they admit the
     distances from 1 - W_B to W_A - 1. Predicates narrow that interval.

@@ -3,8 +3,8 @@
 ``A.v > 10``, ``10 < A.v``, ``A.v > 10 AND TRUE``, ``NOT (A.v <= 10)`` and ``A.v > 10 AND A.v > 5`` are one
 filter, so they are evaluated once per row and take one lineage bit (after State-Slice, VLDB 2006, §6.1).
 
-This takes three steps: ``normalize`` pushes NOT inwards and multiplies AND over OR out with sqlglot's
-optimizer; the expression compiler gives every operand one typed text; ``simplify`` then compares the sets of
+This takes three steps. ``normalize`` pushes NOT inwards, and distributes OR over AND with sqlglot's
+optimizer. The expression compiler gives every operand one typed text. ``simplify`` then compares the sets of
 values for which the parts are TRUE, and drops redundant parts.
 
 Most of sqlglot's ``simplify`` is not used, because it is not sound here. It turns x + 1 > 3 into x > 2, which
@@ -47,7 +47,7 @@ def canonical(parts: Sequence[Typed]) -> Typed:
         parts: Compiled conditions.
 
     Returns:
-        A text that is TRUE for the same rows; where the conditions are FALSE it may be NULL, and the reverse.
+        A text that is TRUE for the same rows; for other rows it may be NULL instead of FALSE, or the reverse.
         ``ALWAYS`` if there are no conditions. Its columns are only the columns that the simplified text
         reads.
     """

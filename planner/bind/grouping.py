@@ -64,7 +64,7 @@ def bind_grouping(
         clocks: Clock that measures the windows of each side.
 
     Raises:
-        UnsupportedCql: It groups by columns other than the key and TUMBLE, or has an aggregate that is not
+        UnsupportedCql: It groups by something other than the key and TUMBLE, or has an aggregate that is not
             supported.
         InvalidOutput: Two columns have one name, or a column has a reserved name or no type.
     """

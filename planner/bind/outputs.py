@@ -158,7 +158,7 @@ def typed_output(value: Typed, node: exp.Expr) -> Typed:
 
 
 def _named(items: list[OutputItem]) -> list[OutputItem]:
-    """Put the alias before plain columns whose name occurs twice or is reserved for results."""
+    """Name a plain column ``alias_column`` if its own name occurs twice or is reserved for results."""
     count = Counter(item.name.lower() for item in items)
     return [
         OutputItem(f"{item.alias}_{item.name}", item.value, item.at, item.alias)

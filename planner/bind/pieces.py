@@ -23,7 +23,7 @@ def pieces(conditions: Iterable[exp.Expr], scope: Scope) -> list[exp.Expr]:
 
 
 def key_columns(node: exp.Expr, scope: Scope) -> tuple[str, str] | None:
-    """Return (column of a, column of b) if a conjunct equates two columns, else None."""
+    """Return (column of a, column of b) if a conjunct equates two columns; otherwise None."""
     if not isinstance(node, exp.EQ):
         return None
     left, right = node.this.unnest(), node.expression.unnest()

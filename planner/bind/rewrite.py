@@ -275,8 +275,8 @@ def _filter(text: str, scope: Scope, side: SideScope) -> list[exp.Expr]:
     for piece in parts:
         if compile_condition(piece, scope).sides != {side.side}:
             raise NotRewritable(
-                f'a condition in the filter of "{side.alias}" names no column of it',
-                hint="Leave it out, or send null to take the filter away.",
+                f'a condition in the filter of "{side.alias}" names no column of the stream',
+                hint="Leave it out, or send null to remove the filter.",
             )
     return parts
 
@@ -335,7 +335,7 @@ def _check(
             raise NotRewritable("the query would read other streams", hint="Send the whole query as cql.")
         if new.window_us != windows[side]:
             raise NotRewritable(
-                f'the window of "{new.alias}" cannot be replaced by itself',
+                f'the window of "{new.alias}" cannot be replaced alone',
                 detail="Conditions on the event times of both streams narrow it.",
                 hint="Send the whole query as cql.",
                 path=("window",),

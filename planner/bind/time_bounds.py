@@ -59,7 +59,7 @@ class _Linear:
 
 
 def time_bounds(node: exp.Expr, scope: Scope) -> Bounds | None:
-    """Return the bounds that a conjunct sets on d, or None if it has another form."""
+    """Return the bounds that a conjunct sets on d; None if it sets no bounds."""
     if not isinstance(node, _COMPARISONS):
         return None
     left, right = _linear(node.this, scope), _linear(node.expression, scope)
@@ -88,7 +88,7 @@ def compares_times(node: exp.Expr, scope: Scope) -> bool:
 
 
 def months_in(node: exp.Expr) -> exp.Interval | None:
-    """Return the first interval of months or years, whose length depends on the date, or None."""
+    """Return the first interval of months or years, which have no fixed length; None if there is none."""
     return next((found for found in node.find_all(exp.Interval) if found.meta["duration"].months), None)
 
 

@@ -79,7 +79,10 @@ def _refuse_function(compiler: Compiler, node: exp.Expr, name: str) -> NoReturn:
         hint = "Select the joined rows and aggregate them where you read the results."
         compiler.refuse(f"the aggregate {upper}", hint, node)
     if upper in NOT_REPEATABLE:
-        hint = "A query answers the same on every run over the same rows: compare with a column or a literal."
+        hint = (
+            "A query must give the same results on every run over the same rows: compare with a column or a "
+            "literal."
+        )
         compiler.refuse(f"{upper}()", hint, node)
     raise UnknownFunction(
         f'function "{name.lower()}" does not exist',
@@ -135,7 +138,7 @@ def _literal_argument(compiler: Compiler, node: exp.Expr, name: str, kind: str) 
     if kind == "pattern":
         if value.literal is None:
             compiler.mismatch(
-                f"{name.lower()} takes a pattern written out", "Write it in quotes: '^A[0-9]+$'.", node
+                f"{name.lower()} takes a literal pattern", "Write it in quotes: '^A[0-9]+$'.", node
             )
         if (wrong := pattern_error(value.literal)) is not None:
             compiler.mismatch(
@@ -144,12 +147,12 @@ def _literal_argument(compiler: Compiler, node: exp.Expr, name: str, kind: str) 
         return value
     most = _MAX_GROUP if kind == "group" else _MAX_COUNT
     if value.columns or not value.sql.isdigit() or int(value.sql) > most:
-        compiler.mismatch(f"{name.lower()} takes a whole number written out", f"Write 0 to {most}.", node)
+        compiler.mismatch(f"{name.lower()} takes a literal whole number", f"Write 0 to {most}.", node)
     return value
 
 
 def pattern_error(pattern: str) -> str | None:
-    """Return the error in a regular expression, or None.
+    """Return the error in a regular expression; None if there is none.
 
     DuckDB compiles a constant pattern before it evaluates the expression, so TRY does not catch an error in
     the pattern. The pattern must therefore be valid in both DuckDB's RE2 and Python's ``re``.
@@ -239,7 +242,7 @@ def replaced(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr]) 
     if longest_text(node) > MAX_TEXT:
         compiler.refuse(
             f"replace to a text of more than {MAX_TEXT:,} characters",
-            "Replace by shorter texts, or cut what is replaced with left(x, n).",
+            "Use shorter replacement texts, or shorten the first argument with left(x, n).",
             node,
         )
     text, part, to = (argument(compiler, value, "replace", "string") for value in arguments)

@@ -121,7 +121,7 @@ def _as_number(compiler: Compiler, node: exp.Expr, value: Typed, other: Typed) -
 
 
 def _as_time(compiler: Compiler, node: exp.Expr, value: Typed, other: Typed) -> Typed:
-    """Read a text literal as the type of the date or timestamp it is compared with."""
+    """Read a text literal as a date or timestamp, the type of the value that it is compared with."""
     if value.literal is None or not ct.is_time(other.type):
         return value
     type_ = "date" if other.type == "date" and is_date_text(value.literal) else "timestamp"
@@ -156,7 +156,7 @@ def condition(compiler: Compiler, node: exp.Expr, of: str) -> Typed:
     """Compile an expression of type boolean.
 
     Raises:
-        TypeMismatch: It is neither.
+        TypeMismatch: The expression is not a condition.
     """
     value = compiler.compile(node)
     if value.type not in ("boolean", "null"):
@@ -167,7 +167,7 @@ def condition(compiler: Compiler, node: exp.Expr, of: str) -> Typed:
 
 
 def connected(compiler: Compiler, node: exp.Connector) -> Typed:
-    """Compile a chain of AND or OR: each part once, sorted by text.
+    """Compile a chain of AND or OR; each part appears once, in the order of their texts.
 
     i > 1 AND f AND i > 1 -> "f" AND "i" > 1
     """
@@ -177,7 +177,7 @@ def connected(compiler: Compiler, node: exp.Connector) -> Typed:
 
 
 def conjunction(parts: list[Typed], word: str = "AND") -> Typed:
-    """Connect conditions, each once, sorted by text."""
+    """Connect conditions with AND or OR; each appears once, in the order of their texts."""
     by_text = {part.condition: part for part in parts}
     if len(by_text) == 1:
         return replace(parts[0], columns=columns_of(parts))
@@ -237,7 +237,7 @@ def is_test(compiler: Compiler, node: exp.Is, negated: bool = False) -> Typed:
 
 
 def membership(compiler: Compiler, node: exp.In, negated: bool = False) -> Typed:
-    """Compile [NOT] IN over a list, sorted and each value once.
+    """Compile [NOT] IN over a list; each value appears once, in ascending order.
 
     i IN (3, 1, 2, 1) -> "i" IN (1, 2, 3)
     """
@@ -285,7 +285,7 @@ def like(compiler: Compiler, node: exp.Like | exp.ILike | exp.Escape, negated: b
         compiler.refuse("ESCAPE with other than one character", "Write ESCAPE '!'.", node.expression)
     # DuckDB refuses a pattern that ends with the escape character, and TRY does not catch that.
     if pattern.literal is None:
-        compiler.refuse("ESCAPE with a pattern that is not written out", "Write LIKE 'a!%' ESCAPE '!'.", node)
+        compiler.refuse("ESCAPE with a pattern that is not a literal", "Write LIKE 'a!%' ESCAPE '!'.", node)
     if pattern.literal.replace(escape.literal * 2, "").endswith(escape.literal):
         compiler.mismatch(
             "the pattern ends with its escape character", "Write the character twice to match it.", node

@@ -55,7 +55,7 @@ _PARTS: dict[type[exp.Expr], frozenset[str]] = {
 }
 
 
-#: Hints for syntax that has another meaning elsewhere.
+#: Hints for syntax of other systems.
 _HINTS: dict[type[exp.Expr], str] = {
     exp.BitwiseXor: "Write pow(x, y) for a power.",
     exp.Concat: "Write || between texts to join them.",

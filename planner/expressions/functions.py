@@ -15,13 +15,13 @@ class Function:
     """One scalar function.
 
     Attributes:
-        takes: Kinds of the arguments: a column type, or ``number``, ``exact`` (integer or decimal),
+        takes: Kind of each argument: a column type, or ``number``, ``exact`` (integer or decimal),
             ``integer``, ``time`` (date or timestamp), ``any``, ``alike`` (any, of one common type),
             or a literal: ``unit`` (of time), ``count`` (whole number >= 0), ``pattern`` (regular expression),
             ``group`` (of one: 0 to 9).
         gives: Type of the result; ``first``: type of the first argument, ``common``: common type of all.
         sql: DuckDB text; ``{args}`` is all arguments, comma-separated.
-        optional: How many of the last arguments may be omitted.
+        optional: Number of arguments at the end that may be omitted.
         repeats: Whether the last argument may repeat.
     """
 

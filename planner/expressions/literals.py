@@ -51,7 +51,7 @@ def number(compiler: Compiler, node: exp.Expr, text: str) -> Typed:
         if not fraction and -_BIGINT_MAX - 1 <= value <= _BIGINT_MAX:
             type_ = "int" if -_INT_MAX - 1 <= value <= _INT_MAX else "bigint"
             constant = Constant.decimal(str(value))
-            if value in (-_INT_MAX - 1, -_BIGINT_MAX - 1):  # DuckDB reads a minus, then a too large number.
+            if value in (-_INT_MAX - 1, -_BIGINT_MAX - 1):  # DuckDB reads a minus and a too large number.
                 return Typed(f"CAST({value} AS {duckdb_type(type_)})", type_, constant=constant)
             return Typed(f"{sign}{whole}", type_, form=_form(sign), constant=constant)
         if size <= _MAX_DIGITS:
@@ -69,7 +69,7 @@ def number(compiler: Compiler, node: exp.Expr, text: str) -> Typed:
 
 
 def _form(sign: str) -> Literal["atom", "compound"]:
-    """A negative number needs parentheses as an operand."""
+    """Return the form of a number: a negative number needs parentheses as an operand."""
     return "compound" if sign else "atom"
 
 
@@ -106,7 +106,7 @@ def interval_literal(length: Duration) -> Typed:
 
 
 def time_literal(value: str, type_: str) -> Typed | None:
-    """Return a text as a date or timestamp literal, or None if it is not one.
+    """Return a text as a date or timestamp literal; None if it is not a date or time.
 
     >>> time_literal("2013-01-01T06:00:00+01:00", "timestamp").sql
     "TIMESTAMP '2013-01-01 05:00:00'"

@@ -1,7 +1,7 @@
 """Bound of the length of a text, so that no expression needs gigabytes.
 
-Only REPLACE multiplies: ``replace(replace(s, 'a', t), 'b', u)`` of texts of 10,000 characters is a text of
-10^12. DuckDB's memory limit does not count intermediate texts of a function.
+Only REPLACE multiplies lengths: if s, t and u have 10,000 characters, ``replace(replace(s, 'a', t), 'b', u)``
+may have 10^12. DuckDB's memory limit does not count intermediate texts of a function.
 """
 
 from __future__ import annotations

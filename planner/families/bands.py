@@ -53,7 +53,7 @@ def leading_band(
     Args:
         bands: Result of ``candidate_bands``.
         shares: Fraction of all pairs that are in a band, if it is known.
-        former: Band of the plan version before.
+        former: Band of the previous plan version.
         choose: Whether another band may replace the former one.
 
     Returns:
@@ -80,6 +80,6 @@ def _band(found: Limits, side: SideName, column: str) -> Band:
 
 
 def _widest(one: Limits, other: Limits) -> Limits:
-    """Return the limits that both sets have."""
+    """Return the limits for which both sets have an offset, each with the wider offset."""
     chosen = {"low": min, "high": max}
     return {key: chosen[key[2]](one[key], other[key]) for key in one.keys() & other.keys()}

@@ -112,7 +112,7 @@ def family_of(query: Query) -> str:
 
 
 def is_apart(query: Query) -> bool:
-    """Return whether a query belongs to a family that has no inner joins."""
+    """Return whether a query is in a family of its own kind, apart from inner joins."""
     return query.kind != "inner" and not query.beside_inner
 
 
@@ -218,7 +218,7 @@ def side_window_us(query: PlannedQuery, side: SideName) -> int:
 
 
 def side_filter(query: PlannedQuery, side: SideName) -> int | None:
-    """Return the lineage bit of a query's filter on one side, None if it takes every row."""
+    """Return the lineage bit of a query's filter on one side; None if the query takes every row."""
     return query.filter_a if side == "a" else query.filter_b
 
 

@@ -42,7 +42,7 @@ def assign_bits(
         next_bit: First bit that was never assigned.
 
     Returns:
-        The filters by bit, and the first bit that is then unassigned.
+        The filters by bit, and the first bit that is unassigned afterwards.
 
     >>> old = PlannedFilter(0, "v < 2", ("v",))
     >>> [f.bit for f in assign_bits({"v < 2": ("v",), "v < 1": ("v",)}, [old], 1)[0]]
@@ -96,7 +96,7 @@ Weaker = Mapping[int, frozenset[int]]
 
 NOTHING_IMPLIED: Weaker = MappingProxyType({})
 
-#: If a side has more distinct filters, there are too many pairs to compare whenever a query enters.
+#: Most distinct filters of a side that are compared pairwise, which happens whenever a query is added.
 _MOST_COMPARED = 64
 
 
@@ -127,10 +127,10 @@ def _forms(sql: str) -> NormalForms:
 
 
 def keep_bits(bits: Iterable[int | None], weaker: Weaker = NOTHING_IMPLIED) -> tuple[int, ...] | None:
-    """Return cond'_i: a row needs one of these bits so that some query can still use it.
+    """Return the bits of cond'_i: some query can still use a row if the row has one of these bits.
 
     Args:
-        bits: Filter of each query that reaches the slice, None for a query without one.
+        bits: Bit of the filter of each query that reaches the slice; None for a query without a filter.
         weaker: Filters that each filter implies; a filter that implies another one of ``bits`` is left out.
 
     Returns:
@@ -150,7 +150,7 @@ def keep_bits(bits: Iterable[int | None], weaker: Weaker = NOTHING_IMPLIED) -> t
             return None
         distinct.add(bit)
     for bit in sorted(distinct & weaker.keys(), reverse=True):
-        # Compared with the remaining filters only, so that one of two equivalent filters stays.
+        # Compare only with the remaining filters, so that one of two equivalent filters stays.
         if not distinct.isdisjoint(weaker[bit] - {bit}):
             distinct.remove(bit)
     return tuple(sorted(distinct))

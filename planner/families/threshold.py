@@ -20,7 +20,7 @@ _OPERATORS: Final[dict[tuple[bool, bool], Literal["<", "<=", ">", ">="]]] = {
 
 
 def threshold(condition: Condition) -> Threshold | None:
-    """Return a filter as a comparison of a column with a number, None if it has another form.
+    """Return a filter as a comparison of a column with a number; None if it is not such a comparison.
 
     >>> from planner.predicates.read_condition import read_condition
     >>> threshold(read_condition('"v" <= 2.5'))

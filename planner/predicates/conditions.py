@@ -39,7 +39,7 @@ class Operand:
     Attributes:
         text: Its DuckDB text, in parentheses if an operand needs them.
         columns: Columns it reads.
-        constant: Its value, if it is a literal that compares safely.
+        constant: Its value, if it is a literal whose comparisons are known exactly.
     """
 
     text: str
@@ -60,7 +60,7 @@ class Atom:
         text: The expression, in parentheses if an operand needs them.
         values: The values.
         domain: Kind of the values.
-        other: The expression it is compared with, if that is not a constant.
+        other: The expression with which it is compared, unless that is a constant.
         columns: Columns that both expressions read.
         negated: Text that is TRUE if the expression is FALSE; by default NOT and the expression.
         meaning: The condition that the expression represents, if it is known.
@@ -76,20 +76,20 @@ class Atom:
 
     @property
     def subject(self) -> Subject:
-        """Subject of the condition: atoms of one subject are combined into one."""
+        """Key of the compared expressions; atoms with the same key are combined into one atom."""
         return self.text, self.other, self.domain == "double"
 
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """Conditions that all have to be true; without any, TRUE."""
+    """Conditions that all have to be true; an empty list is TRUE."""
 
     parts: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Conditions of which at least one has to be true; without any, FALSE."""
+    """Conditions, at least one of which has to be true; an empty list is FALSE."""
 
     parts: tuple[Condition, ...] = ()
 
@@ -190,7 +190,7 @@ def one_of(operand: Operand, items: Sequence[Operand], *, negated: bool) -> Cond
 def matched(
     operand: Operand, operator: str, rest: str, items: Sequence[Operand], *, negated: bool
 ) -> Condition:
-    """Return a condition by an operator that can have NOT before it: IN, LIKE, ILIKE.
+    """Return a condition with an operator that NOT can precede: IN, LIKE, ILIKE.
 
     Args:
         operand: Left operand.
@@ -205,7 +205,7 @@ def matched(
 
 
 def _truth(true: bool) -> ValueSet:
-    """Return {TRUE} or {FALSE}: the order of booleans has one cut, between the two."""
+    """Return the set {TRUE} or {FALSE}, whose only cut is between FALSE and TRUE."""
     return above(True, inclusive=True) if true else below(True)
 
 

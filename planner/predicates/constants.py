@@ -10,12 +10,12 @@ from typing import Literal
 from catalog.sql_text import text_literal
 from planner.predicates.value_sets import Value
 
-#: Kinds of constants: ``double`` if both sides are compared as doubles, ``order`` for two expressions that
-#: are compared with each other (as if their difference were compared with 0), "" if there is no constant.
+#: Kinds of constants: ``double`` if both sides are compared as doubles, ``order`` if two expressions are
+#: compared (a < b is stored as a comparison of their order with 0), "" if there is no constant.
 Domain = Literal["number", "double", "string", "date", "timestamp", "boolean", "order", ""]
 
-#: Decimal digits that a double keeps exactly; numbers of at most so many digits compare alike as decimals and
-#: as doubles.
+#: Decimal digits that a double keeps exactly. Numbers with at most this many digits compare alike as decimals
+#: and as doubles.
 DOUBLE_DIGITS = 15
 
 
@@ -59,14 +59,14 @@ def constant_text(value: Value, domain: Domain) -> str:
     if domain == "double":
         text = repr(value)
         return text if "e" in text else f"{text}e0"
-    if value in (-(2**31), -(2**63)):  # DuckDB reads a minus, then a too large number.
+    if value in (-(2**31), -(2**63)):  # DuckDB reads a minus and a too large number.
         return f"CAST({value:f} AS {'INTEGER' if value == -(2**31) else 'BIGINT'})"
     text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def short_decimal(value: float) -> str | None:
-    """Return a double as a decimal of at most 15 digits, None if no such decimal is the same double.
+    """Return a double as a decimal of at most 15 digits; None if no such decimal equals the double.
 
     >>> short_decimal(2e-1), short_decimal(1e3), short_decimal(1e300)
     ('0.2', '1000', None)

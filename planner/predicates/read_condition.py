@@ -134,13 +134,13 @@ class _Text:
         return self._leaf(start, end)
 
     def _bare(self, start: int, end: int) -> tuple[int, int]:
-        """Remove parentheses around the whole."""
+        """Remove parentheses around the whole range of tokens."""
         while self.kinds[start] == TokenType.L_PAREN and self.closing[start] == end - 1:
             start, end = start + 1, end - 1
         return start, end
 
     def _split(self, start: int, end: int, word: TokenType) -> list[tuple[int, int]]:
-        """Split at a word outside parentheses."""
+        """Split the range of tokens at each occurrence of a word outside parentheses."""
         parts, i = [], start
         while i < end:
             if self.kinds[i] == word:
@@ -156,7 +156,7 @@ class _Text:
         return Operand(self._sql(start, end), constant=self._constant(*self._bare(start, end)))
 
     def _constant(self, start: int, end: int) -> Constant | None:
-        """Return the value of a literal, None if it does not compare safely."""
+        """Return the value of a literal; None if its comparisons are not known exactly."""
         kind, text = self.kinds[start], self.tokens[start].text
         if end - start == 1:
             if kind == TokenType.STRING:

@@ -21,7 +21,7 @@ from decimal import Decimal
 #: A constant; the constants of one set have one type.
 Value = Decimal | float | str | date | datetime | bool
 
-#: A place on the line: a value, and whether the place is just behind it (else just before it).
+#: A place in the order of values: a value, and True if the place is just behind it, False if just before it.
 Cut = tuple[Value, bool]
 
 
@@ -40,15 +40,15 @@ class ValueSet:
     null: bool = False
 
     def __or__(self, other: ValueSet) -> ValueSet:
-        """Return the values in either."""
+        """Return the values that are in at least one of the two sets."""
         return self._combined(other, lambda x, y: x or y)
 
     def __and__(self, other: ValueSet) -> ValueSet:
-        """Return the values in both."""
+        """Return the values that are in both sets."""
         return self._combined(other, lambda x, y: x and y)
 
     def __le__(self, other: ValueSet) -> bool:
-        """Return whether every value is in the other too.
+        """Return whether every value of this set is in the other set, too.
 
         >>> below(Decimal(5)) <= below(Decimal(10)), below(Decimal(10)) <= below(Decimal(5))
         (True, False)
@@ -100,11 +100,11 @@ class ValueSet:
         return filled
 
     def contains_before(self, cut: Cut) -> bool:
-        """Return whether the values that end at a place are in the set."""
+        """Return whether the values just before a place are in the set."""
         return self.low != (sum(each < cut for each in self.cuts) % 2 == 1)
 
     def contains_behind(self, cut: Cut) -> bool:
-        """Return whether the values that start at a place are in the set."""
+        """Return whether the values just behind a place are in the set."""
         return self.low != (sum(each <= cut for each in self.cuts) % 2 == 1)
 
     @property
@@ -119,12 +119,12 @@ class ValueSet:
 
     @property
     def with_null(self) -> ValueSet:
-        """The same with NULL."""
+        """The set with NULL added."""
         return ValueSet(self.cuts, self.low, True)
 
     @property
     def point(self) -> Value | None:
-        """The value, if the set has exactly one."""
+        """The only value of the set; None if it has none or several."""
         if self.low or self.null or len(self.cuts) != 2:
             return None
         (first, behind), (last, end) = self.cuts
@@ -157,7 +157,7 @@ def points(values: Iterable[Value]) -> ValueSet:
 
 
 def union(sets: Iterable[ValueSet]) -> ValueSet:
-    """Return the values in any of the sets, by halving, so that n values take n log n steps."""
+    """Return the values that are in any of the sets; halving the list makes n values take n log n steps."""
     return _by_halves(list(sets), ValueSet.__or__, NONE)
 
 

@@ -21,8 +21,8 @@ from planner.errors import UnsupportedCql
 from planner.sql.dialect.cql import ASKS
 from planner.sql.dialect.normalize import conjuncts
 
-#: Key in a name's ``meta``: positions of the streams to which the name may belong; the first stream with such
-#: a column is used.
+#: Key in the ``meta`` of a name. Its value has the positions of the streams to which the name may belong; the
+#: name belongs to the first of them that has such a column.
 VISIBLE = "visible"
 
 #: Positions of the preserved streams, by the words before JOIN.
@@ -48,7 +48,7 @@ _UNITS_FIRST = frozenset({"DATE_TRUNC", "DATE_DIFF", "DATEDIFF"})
 
 @dataclass(frozen=True, slots=True)
 class JoinForm:
-    """Form of the join of a query's two streams.
+    """Form of the join between the two streams of a query.
 
     Attributes:
         kind: Kind of join.
@@ -116,15 +116,15 @@ def join_form(join: exp.Join, tokens: Sequence[Token], start: int) -> JoinForm:
     if form.kind != "inner" and join.args.get("on") is None and not join.args.get("using"):
         raise UnsupportedCql(
             f"{named} JOIN without a condition is not supported",
-            hint=f"Write {named} JOIN ... ON A.key = B.key: ON says what a partner is, and WHERE is judged "
-            "after that.",
+            hint=f"Write {named} JOIN ... ON A.key = B.key: ON defines which rows are partners, and WHERE "
+            "is applied after the join.",
             at=token,
         )
     return form
 
 
 def question(where: exp.Expr, alias: str) -> Question | None:
-    """Return the EXISTS or IN of a WHERE, None if it has none.
+    """Return the EXISTS or IN of a WHERE; None if it has none.
 
     Args:
         where: Its condition.
@@ -164,7 +164,7 @@ def question(where: exp.Expr, alias: str) -> Question | None:
         )
         raise UnsupportedCql(
             "NOT IN over a subquery is not supported",
-            detail="It is true for no row at all once the subquery gives a NULL.",
+            detail="If the subquery returns a NULL, NOT IN is true for no row.",
             hint=f"Write NOT EXISTS (SELECT 1 FROM ... WHERE {item} = {key}): there a NULL matches nothing.",
             at=asked,
         )
@@ -215,7 +215,7 @@ def memberships(asked: Question, alias: str) -> list[exp.Expr]:
     if len(keys) != len(items) or any(key.is_star for key in keys):
         count = "one column" if len(items) == 1 else f"{len(items)} columns"
         raise UnsupportedCql(
-            f"IN takes a subquery of {count} here",
+            f"IN takes a subquery with {count} here",
             hint="Write x IN (SELECT key FROM ...), or (x, y) IN (SELECT key1, key2 FROM ...).",
             at=asked.select,
         )
@@ -235,7 +235,7 @@ def names_in(node: exp.Expr) -> list[exp.Column | exp.Star]:
 
 
 def show(nodes: Iterable[exp.Expr], positions: tuple[int, ...]) -> None:
-    """Set for every name the streams to which it may belong."""
+    """Record in the ``meta`` of every name the streams to which the name may belong."""
     for node in nodes:
         for name in names_in(node):
             name.meta.setdefault(VISIBLE, positions)

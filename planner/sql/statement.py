@@ -46,8 +46,8 @@ class Source:
     Attributes:
         stream: Stream name as written.
         alias: Name by which the query refers to it.
-        at: The stream name.
-        alias_at: The alias (the stream name, if there is no alias).
+        at: Syntax node of the stream name.
+        alias_at: Syntax node of the alias, or of the stream name if there is no alias.
         window: Its own window, if it has one.
     """
 
@@ -356,7 +356,7 @@ def _refuse_rest(select: exp.Select, tokens: list[Token], known: frozenset[str] 
 
 
 def _first(tokens: list[Token], kind: TokenType) -> Token:
-    """The first token of a kind, which the parser has seen."""
+    """Return the first token of a kind; the parser has accepted the text, so there is one."""
     return next((token for token in tokens if token.token_type == kind), tokens[0])
 
 
@@ -375,7 +375,7 @@ def _where(select: exp.Select) -> list[exp.Expr]:
 
 
 def _form(select: exp.Select, tokens: list[Token]) -> JoinForm:
-    """Return the form of the join; if there are several joins, all inner, the form of the first one."""
+    """Return the form of the join. Several joins are all inner, so the form is that of the first join."""
     forms = [join_form(join, tokens, _start(join.this)) for join in _joins(select)]
     return forms[0] if forms else JoinForm()
 
@@ -425,7 +425,7 @@ def _refuse_with_many(select: exp.Select, tables: list[exp.Table], tokens: list[
         if table.meta["within"]:
             raise UnsupportedCql(
                 "WITHIN in a join of more than two streams is not supported",
-                detail="It says how far apart two streams are, and leaves the others open.",
+                detail="It bounds the distance between two streams, but not to the other streams.",
                 hint="Write a window behind each stream, or one at the end: WINDOW 5 MINUTES.",
                 at=table.meta["within"][0].at,
             )
@@ -446,7 +446,7 @@ def _asked_table(asked: Question, outside: list[exp.Table], tokens: list[Token])
     if len(outside) > 1:
         raise UnsupportedCql(
             "a subquery beside a join is not supported",
-            hint=f"Ask about the rows of one stream: {ASKS}.",
+            hint=f"Select the rows of one stream: {ASKS}.",
             at=(asked.select.meta["start"], asked.select.meta["end"] + 1),
         )
     distinct = asked.select.args.get("distinct")
@@ -457,7 +457,7 @@ def _asked_table(asked: Question, outside: list[exp.Table], tokens: list[Token])
     if len(tables) > 1:
         raise UnsupportedCql(
             "a join inside a subquery is not supported",
-            hint=f"Ask for rows of one stream: {ASKS}.",
+            hint=f"Select the rows of one stream: {ASKS}.",
             at=tables[1].this,
         )
     return tables

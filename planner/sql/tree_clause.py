@@ -1,7 +1,7 @@
 """TREE at the end of a query: the tree in which its streams are joined, in the form that previews show.
 
-TREE ((a, b), c)          a with b, and the pairs with c
-TREE ((a, b), (c, d))     a with b, c with d, and the pairs with the pairs
+TREE ((a, b), c)          a with b, then their pairs with c
+TREE ((a, b), (c, d))     a with b, c with d, then both kinds of pairs with each other
 TREE (a, b, c)            as ((a, b), c), but the pairs of a and b are not stored
 """
 

@@ -25,7 +25,7 @@ def test_the_oldest_rows_leave_at_a_cap_and_another_retain_changes_windows(servi
     service.ok("POST", f"/queries?wait={WAIT_S}", 201, json={"name": "cap", "cql": cql})
     outer = "SELECT a.note FROM cap_b [NOW] b LEFT JOIN cap_a [RANGE UNBOUNDED] a ON a.k = b.k"
     refused = service.ok("POST", "/queries:validate", 422, json={"cql": outer})
-    assert "because its oldest rows may leave at a cap" in refused["title"] + refused["detail"]
+    assert "because its oldest rows may be evicted at its cap" in refused["title"] + refused["detail"]
 
     post(service, "cap_b", (1, -1, "first"))
     post(service, "cap_a", *((1 + n / 10, n, f"{n:0{WIDTH}}") for n in range(ROWS)))

@@ -38,7 +38,7 @@ class ApiKey:
         id: Public part of the key.
         name: Name of the key's holder, as shown in the plan history and the audit log.
         scopes: What it allows.
-        secret_hash: Hash of its secret part.
+        secret_hash: Hash of the key's secret part.
         rate_per_s: Requests per second that the key may send on average.
         created_at_us: Wall clock when it was made, µs UTC.
         revoked_at_us: Wall clock when it was revoked, µs UTC; None while it is valid.
@@ -63,7 +63,7 @@ class ApiKeyRepository(Repository):
             key_id: Its public part.
             name: Name of its holder.
             scopes: What it allows.
-            secret_hash: Hash of its secret part.
+            secret_hash: Hash of the key's secret part.
             rate_per_s: Requests per second.
 
         Raises:
@@ -72,7 +72,7 @@ class ApiKeyRepository(Repository):
         with self._database.write() as connection:
             if connection.execute(_LIVE_NAMED, {"name": name}).first() is not None:
                 raise KeyExists(
-                    f'key "{name}" exists', hint="Choose another name, or revoke the key of this one."
+                    f'key "{name}" exists', hint="Choose another name, or revoke the existing key."
                 )
             connection.execute(
                 insert(tables.api_keys).values(
@@ -86,7 +86,7 @@ class ApiKeyRepository(Repository):
             )
 
     def find(self, key_id: str) -> ApiKey | None:
-        """Return a key by id, even a revoked one; None if there is none, or if it was revoked long ago."""
+        """Return a key by id, even if it is revoked; None if it does not exist or was revoked long ago."""
         with self._database.read() as connection:
             row = connection.execute(_BY_ID, {"id": key_id}).first()
         return None if row is None else _key(row)
@@ -111,7 +111,7 @@ class ApiKeyRepository(Repository):
         with self._database.write() as connection:
             row = connection.execute(_LIVE_NAMED, {"name": name}).first()
             if row is None:
-                raise KeyNotFound(f'key "{name}" does not exist', hint="sluice key list shows those that do.")
+                raise KeyNotFound(f'key "{name}" does not exist', hint="sluice key list shows valid keys.")
             connection.execute(
                 update(tables.api_keys).where(_k.id == row.id).values(revoked_at_us=self._now_us())
             )

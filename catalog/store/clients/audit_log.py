@@ -31,7 +31,7 @@ class AuditEntry:
 
     Attributes:
         id: Its number, ascending.
-        at_us: Wall clock when it was admitted, µs UTC.
+        at_us: Wall clock when the request was admitted, µs UTC.
         actor: Name of the key, certificate or token of the request.
         address: Address of the client.
         request_id: Id of the request, as in its answer and the log.

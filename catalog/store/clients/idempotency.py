@@ -34,7 +34,7 @@ class IdempotencyRepository(Repository):
     """Idempotency keys. Call ``remember`` in the transaction of the mutation itself."""
 
     def recall(self, key: str, fingerprint: str) -> StoredAnswer | None:
-        """Return the answer stored under a key, None if the request is new.
+        """Return the answer stored under a key; None if the key has no answer.
 
         Args:
             key: The client's key.
@@ -74,7 +74,7 @@ class IdempotencyRepository(Repository):
             )
 
     def remember(self, key: str, fingerprint: str, status: int, body: str) -> StoredAnswer | None:
-        """Store the answer to a request; the first answer under a key stays.
+        """Store the answer to a request, unless its key already has an answer.
 
         Args:
             key: The client's key.

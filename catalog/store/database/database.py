@@ -49,7 +49,7 @@ from catalog.errors import (
     SluiceError,
 )
 
-#: How long a writer waits for another writer, seconds; transactions here take milliseconds.
+#: How long a writer waits for another writer, seconds; transactions of the catalog take milliseconds.
 BUSY_TIMEOUT_S = 30.0
 
 # Advisory lock of all writers of one PostgreSQL schema: "sluice" in ASCII.
@@ -86,12 +86,12 @@ _NO_NUL = str.maketrans({"\0": "\ufffd"})
 _COPIED_AT_ONCE = 100
 
 _OUTCOME_UNKNOWN = (
-    "The change may have taken effect: look before you repeat it, or send it with an Idempotency-Key."
+    "The change may have taken effect: check before you repeat it, or send it with an Idempotency-Key."
 )
 
 
 def _configure_sqlite(engine: Engine) -> None:
-    """Begin transactions explicitly: the driver would begin them too late and not IMMEDIATE."""
+    """Begin transactions explicitly, because the driver would begin them too late and not as IMMEDIATE."""
 
     @event.listens_for(engine, "connect")
     def connect(connection: Any, _record: object) -> None:  # Any: a DBAPI connection
@@ -107,7 +107,7 @@ def _configure_sqlite(engine: Engine) -> None:
 
 def _configure_postgresql(engine: Engine, busy_timeout_s: float) -> None:
     """Limit a writer's wait, sync commits to disk, and replace NUL, which PostgreSQL rejects."""
-    from psycopg.types.string import StrDumper  # the driver is an extra
+    from psycopg.types.string import StrDumper  # the driver is an optional dependency
 
     class WithoutNul(StrDumper):
         """Replaces NUL, which may occur in external text such as damaged files or request paths."""
@@ -199,14 +199,14 @@ class Database:
 
     @property
     def file(self) -> Path | None:
-        """SQLite's file, None on PostgreSQL."""
+        """SQLite's file; None on PostgreSQL."""
         if self._url.get_backend_name() != "sqlite":
             return None
         return Path(str(self._url.database))
 
     @property
     def keeps_others_out(self) -> bool:
-        """Return whether an open transaction passed the guard and keeps other processes from writing.
+        """Return whether an open transaction has passed the guard and keeps other processes from writing.
 
         Always False on PostgreSQL, which ends the transaction of a hanging client; SQLite does not end it.
         """
@@ -305,7 +305,7 @@ class Database:
             raise CatalogBusy(
                 "catalog is busy",
                 detail=f"Another thread wrote for {self._busy_timeout_s:g} s.",
-                hint="Try again; the disk may be slow or full of work.",
+                hint="Try again. The disk may be slow or overloaded.",
             )
         committing = False
         try:
@@ -432,7 +432,7 @@ def copy_tables(source: Database, target: Database, tables: Sequence[tuple[Table
 
 
 def _count_on(connection: Connection, table: Table) -> None:
-    """Let PostgreSQL's sequence of a table continue after the copied numbers."""
+    """Make PostgreSQL's sequence of a table continue after the copied numbers."""
     column = table.autoincrement_column
     if column is not None:
         sequence = func.pg_get_serial_sequence(table.name, column.name)

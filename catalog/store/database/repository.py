@@ -48,7 +48,7 @@ def all_rows(
 
     Args:
         connection: Connection to the catalog.
-        statement: Selects columns of integers and texts, each with another name.
+        statement: Selects columns of integers and texts; each column has a different name.
         parameters: Parameters of the statement.
 
     Returns:

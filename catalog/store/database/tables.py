@@ -30,7 +30,7 @@ SCHEMA_REVISION = "0025"
 #: Oldest revision that can be migrated.
 OLDEST_REVISION = "0012"
 
-# In SQLite, only an INTEGER column can be an alias of the row id, and it has 64 bits; in other databases
+# In SQLite, only an INTEGER column can be an alias of the row id; it has 64 bits. In other databases
 # INTEGER has 32 bits.
 BIG = BigInteger().with_variant(Integer(), "sqlite")
 

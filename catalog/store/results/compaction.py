@@ -6,7 +6,7 @@
 
 ``merged_until`` only ever rises. When ``merged_until`` passes a batch, the batch's files, merged or
 unchanged, move from its manifest to the table ``merged_files``. The manifest also loses the counters that
-only the newest batches need. Later, even larger files replace several files of this table. This module does
+only the newest batches need. Later, a larger file replaces several files of this table. This module does
 not touch the files themselves.
 """
 
@@ -74,7 +74,7 @@ class Compaction(Repository):
         return OldBatches(tuple(decode(BatchManifest, text) for _, text in documents), documents)
 
     def name(self, old: OldBatches, files: Sequence[MergedFile]) -> bool:
-        """Replace all files that some manifests name by merged files, and thin the manifests.
+        """Replace all files that these manifests name by merged files, and remove details from the manifests.
 
         Args:
             old: Result of ``old_batches``.
@@ -87,7 +87,7 @@ class Compaction(Repository):
         first, end = old.documents[0][0], old.documents[-1][0] + 1
         with self._database.write() as connection:
             if max(connection.execute(_STANDING).one()) != first:
-                return False  # results were dropped
+                return False  # retention has dropped results meanwhile
             rows = connection.execute(_DOCUMENTS, {"first": first, "end": end}).all()
             if tuple((row.batch, row.document) for row in rows) != old.documents:
                 return False  # a repeated batch wrote a file again
@@ -104,7 +104,7 @@ class Compaction(Repository):
         """
         with self._database.write() as connection:
             if not are_merged(connection, old):
-                return False  # results were dropped
+                return False  # retention has dropped results meanwhile
             drop_merged(connection, old)
             add_merged(connection, [new])
         return True

@@ -97,7 +97,7 @@ class ResultFileRepository(Repository):
     """Looks up files."""
 
     def merged_until(self) -> int:
-        """Return the first batch whose files are in its manifest; earlier batches' files are in a table."""
+        """Return the first batch whose manifest names its files; a table names those of earlier batches."""
         with self._database.read() as connection:
             return _standing(connection)[0]
 
@@ -114,7 +114,7 @@ class ResultFileRepository(Repository):
             batches: Committed batches that have results of the family.
 
         Returns:
-            The files; none if the results of any of the batches are no longer kept.
+            The files; none at all if the results of any of these batches are no longer kept.
         """
         if not batches:
             return ()
@@ -143,7 +143,7 @@ class ResultFileRepository(Repository):
         return FileSizes(*np.ascontiguousarray(table[np.argsort(table[:, 0], kind="stable")].T))
 
     def all(self) -> Iterator[NamedFiles]:
-        """Yield all files, some at a time; no files may be merged meanwhile."""
+        """Yield all files, some at a time. The caller must ensure that no files are merged meanwhile."""
         merged = self.merged()
         yield NamedFiles(
             tuple(each.file for each in merged if not each.late),

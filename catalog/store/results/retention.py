@@ -143,7 +143,7 @@ class Retention(Repository):
         return (0, None) if row is None else (int(row.batch), int(row.committed_at_us))
 
     def dropped(self, series: int) -> DroppedOfSeries | None:
-        """Return the results that a series lost, None if all are kept."""
+        """Return the results that a series lost; None if all are kept."""
         with self._database.read() as connection:
             rows = connection.execute(_DROPPED_OF_SERIES, {"series": series}).all()
         if not rows:
@@ -194,7 +194,7 @@ class Retention(Repository):
         cut = [{"of": m.batch, "cut": encode(m.thinned()).decode()} for m in old if m.batch in kept]
         with self._database.write() as connection:
             if connection.execute(_KEPT_FROM).scalar() != kept_from:
-                return Dropped(kept_from=kept_from)  # another process was faster
+                return Dropped(kept_from=kept_from)  # another process has dropped them meanwhile
             if lost:
                 fold_counts(connection)  # the totals must include the lost results first
                 connection.execute(_COUNT_DROPPED, lost)
@@ -241,7 +241,7 @@ class Retention(Repository):
 
 
 def _horizon(connection: Connection, kept_from: int, until_us: int, before: int | None, limit: int) -> int:
-    """Return the first batch that stays."""
+    """Return the first batch whose results stay."""
     newest = connection.execute(_NEWEST).scalar_one()
     end = min(newest + 1 - KEPT_BATCHES, kept_from + limit)
     if before is not None:
@@ -263,8 +263,8 @@ def _told_apart(connection: Connection, versions: Sequence[tuple[int, int]]) -> 
 
     Args:
         connection: Connection to read with.
-        versions: (batch, plan version) in order; the first and the last one are neighbours of the range, or
-            its ends.
+        versions: (batch, plan version) in order. The first and the last entry are the range's neighbours
+            or, without neighbours, its ends.
     """
     named: list[int] = []
     if versions and versions[0][1] < versions[-1][1]:

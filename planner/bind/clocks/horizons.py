@@ -37,7 +37,7 @@ def refuse_horizon(query: Query, written: Sequence[SideScope]) -> None:
         if wrong:
             raise UnsupportedCql(
                 f'{what} over stream "{evicting.stream.name}" is not supported, because its oldest rows may '
-                "leave at a cap",
+                "be evicted at its cap",
                 detail=f"The stream has state_cap_mb: {evicting.stream.state_cap_mb} and at_cap: evict.",
                 hint="Set at_cap of the stream to stop, or give it retain instead of a cap.",
                 at=evicting.source.at,

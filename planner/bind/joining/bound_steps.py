@@ -46,7 +46,7 @@ class BoundSteps:
     Attributes:
         bound: Conditions of each step, by the set of streams that the step has joined.
         keys: Key of each step, by the same set.
-        distances: Bounds on event times, or on the order of the streams.
+        distances: Bounds on the distances of event times, or of values of the ordering columns.
         counted: Windows of rows.
         clock: Clock of all other windows.
         never: Whether the conditions exclude every result.
@@ -97,7 +97,7 @@ class BoundSteps:
         return query
 
     def _used(self, scope: StepScope) -> frozenset[Origin]:
-        """Return the columns of its sides' rows that a step uses."""
+        """Return the columns that a step reads from the rows of its sides."""
         read, key = self.bound[scope.known].read, self.keys[scope.known]
         return read.union(self._expiring(scope), *key.parts)
 
@@ -203,7 +203,7 @@ class BoundSteps:
         return frozenset(found)
 
     def _alike(self, scope: StepScope, name: SideName) -> int | None:
-        """Return how long after their oldest event time pairs are needed; None if windows differ."""
+        """Return how long after its oldest event time a pair is needed; None if windows differ."""
         return None if self.clock == "order" else self.distances.alike(*_own_and_other(scope, name))
 
 

@@ -68,9 +68,9 @@ class NamedTree:
             possible = may_be_made_again(distances, before, joined)
             if not timed or not key.parts or key.exchanged or not possible:
                 self._refuse(
-                    f"a tree in which the pairs of {self._aliases(before)} do not rest",
-                    "They can be made again if all windows are of time, the key does not change, and no "
-                    "later row meets a pair for longer than its rows meet each other.",
+                    f"a tree that does not store the pairs of {self._aliases(before)}",
+                    "Pairs can be made again only if all windows are time windows, the key does not change, "
+                    "and a pair is not needed longer than its rows are stored.",
                     f"Write parentheses around {self._aliases(before)}.",
                 )
         return Joining(positions, frozenset(frozenset(before) for before, _ in again))
@@ -86,7 +86,7 @@ class NamedTree:
         joined = [frozenset(p for p, _ in columns) for columns in equal] + [*linked]
         for place, key in enumerate(keys, 1):
             left, right = set(flat(positions[:place])), set(flat(positions[place : place + 1]))
-            # A condition on several streams is tested at the first step that has all of them.
+            # A condition on several streams is tested at the first step that has joined all of them.
             possible = any(each & left and each & right and each <= left | right for each in joined)
             if not key.parts and (not possible or (place == 1 and equal)):
                 self._refuse(
@@ -110,7 +110,7 @@ class NamedTree:
         A family identifies a query by its id alone, so it cannot contain two steps of one query.
 
         Args:
-            query: The query as bound.
+            query: The bound query.
 
         Raises:
             UnsupportedCql: Two of its steps would belong to one family.
@@ -137,8 +137,9 @@ class NamedTree:
             before = flat(positions)
             if place and len(joined) > 1:
                 self._refuse(
-                    f"a tree in which pairs of {self._aliases(flat(joined))} meet pairs that do not rest",
-                    f"Pairs of {self._aliases(before)} can be made again for the rows of one stream alone.",
+                    f"a tree that joins pairs of {self._aliases(flat(joined))} with pairs that are not "
+                    "stored",
+                    f"Pairs of {self._aliases(before)} can be made again only for rows of a single stream.",
                     f"Write parentheses around {self._aliases(before)}.",
                 )
             if place:

@@ -206,8 +206,9 @@ def _check_types(scope: StepScope, left: Origin, right: Origin, node: exp.Expr) 
         names = [f"{scope.written[p].alias}.{name}" for p, name in (left, right)]
         raise KeyTypeMismatch(
             f'key columns "{names[0]}" ({types[0]}) and "{names[1]}" ({types[1]}) have different types',
-            detail="int joins with bigint, and a decimal with a decimal; any other type with itself only.",
-            hint="Register both columns with one type. If the query has another key, too, "
+            detail="int joins with bigint, and decimals join with decimals. Any other type joins only with "
+            "itself.",
+            hint="Register both columns with the same type. If the query also has another key, "
             f"write CAST({names[0]} AS {duckdb_type(types[1])}) = {names[1]}.",
             at=node,
         )
@@ -229,8 +230,8 @@ def _check_one_type(scope: StepScope, keys: Sequence[StepKey]) -> None:
                 ]
                 raise KeyTypeMismatch(
                     f"the key columns {', '.join(names)} have different types",
-                    detail="In a join of more than two streams they have one type. In a key of one column, "
-                    "int and bigint are one.",
+                    detail="In a join of more than two streams, they must have the same type. In a key of "
+                    "one column, int and bigint count as the same type.",
                     hint="Declare the columns with one type when the streams are registered.",
                     at=scope.written[0].source.at,
                 )

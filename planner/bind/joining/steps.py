@@ -74,7 +74,7 @@ def bind_steps(
     query_id: int,
     choose: ChooseOrder | None = None,
 ) -> Query:
-    """Bind a statement over more than two streams; arguments as of ``bind``.
+    """Bind a statement over more than two streams; the arguments are those of ``bind``.
 
     Raises:
         InvalidInput: The text is not a query over these streams; subclasses are in ``planner.errors``.

@@ -24,7 +24,7 @@ class TimeBound:
     """Bound on how much later a row of stream ``later`` may be than a row of stream ``earlier``.
 
     Attributes:
-        earlier: Position of the one stream.
+        earlier: Position of one stream in FROM.
         later: Position of the other stream.
         most_us: ``T_later - T_earlier <= most_us``.
     """
@@ -73,7 +73,7 @@ class Distances:
         return all(self.most_us.get((i, i), 0) >= 0 for i in every)
 
     def missing(self) -> tuple[int, int] | None:
-        """Return the first (i, j) without a bound on how much later a row of j may be than a row of i."""
+        """Return the first (i, j) without a limit on how much later a row of j may be than a row of i."""
         pairs = product(range(self.streams), range(self.streams))
         return next((pair for pair in pairs if pair[0] != pair[1] and pair not in self.most_us), None)
 

@@ -37,7 +37,7 @@ class StepKey:
     """Key of one step.
 
     Attributes:
-        parts: Pairs of equal columns: one of side a, one of side b.
+        parts: Pairs of equal columns, each a column of side a and a column of side b.
         exchanged: Sides whose pairs were made by a step with a different key; empty if the step has no key.
         run: Number of its run.
         joined: Positions of the streams of both sides.
@@ -184,7 +184,7 @@ def next_key(
     key_a: frozenset[Equals] | None,
     key_b: frozenset[Equals] | None = None,
 ) -> NextKey:
-    """Return the key of a step, which continues the runs of both sides if possible, else of one side.
+    """Return the key of a step; it continues the runs of both sides if possible, otherwise of one side.
 
     Args:
         left: Positions of the streams of side a.
@@ -210,7 +210,7 @@ class _Run:
     Attributes:
         columns: Sets of columns in the key; a later step of the run may have fewer sets.
         order: Sort key of each set of columns; the sets of the join key are sorted by it.
-        owners: For each set of columns, its column on side a of the run's first step.
+        owners: For each set of columns, the column that side a of the run's first step uses.
     """
 
     columns: frozenset[Equals]
@@ -294,7 +294,7 @@ def _join(order: tuple[Item, ...], ids: Sequence[int], equal: Sequence[Equals], 
 
 
 def _owner(columns: Equals, positions: Sequence[int], run: _Run | None) -> Origin:
-    """Return the column in a set that a side uses: its run's column, or that of the first stream."""
+    """Return the column of a set that a side uses: the column of its run, or of its first stream."""
     if run is not None and columns in run.columns:
         return run.owners[columns]
     place, name = _first(columns, positions)
@@ -302,7 +302,7 @@ def _owner(columns: Equals, positions: Sequence[int], run: _Run | None) -> Origi
 
 
 def _first(columns: Equals, positions: Sequence[int]) -> tuple[int, str]:
-    """Return the first column in a set that belongs to the given streams, as (place of stream, name)."""
+    """Return the first column in a set that belongs to the given streams, as (index of stream, name)."""
     return min((positions.index(p), name) for p, name in columns if p in positions)
 
 
@@ -314,7 +314,7 @@ def may_be_made_again(distances: Distances, before: tuple[int, ...], position: i
 
     Args:
         distances: Bounds on the event times of the query's streams.
-        before: Positions of the streams whose pairs these are, joined earlier with the same key.
+        before: Positions of the streams in the pairs, which earlier steps have joined on the same key.
         position: Position of the stream that joins.
     """
     most_us = distances.most_us

@@ -16,7 +16,7 @@ separates pairs from rows without a partner in any other way is refused.
     A LEFT JOIN B ON ...  WHERE b.k IS NULL         anti
     A FULL JOIN B ON ...  WHERE a.v > 3             LEFT JOIN, filter of a
     A FULL JOIN B ON ...  WHERE a.k IS NULL OR b.k IS NULL      anti, for the rows of both
-    A LEFT JOIN B ON ...  WHERE b.v IS NULL         refused: pairs may have it, too
+    A LEFT JOIN B ON ...  WHERE b.v IS NULL         refused: v may also be NULL in pairs
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class _Outer:
                 if any(not self._always(condition) for condition in conditions):
                     raise UnsupportedCql(
                         "this condition on rows of both streams without a partner is not supported",
-                        detail="It is not true for all of them.",
+                        detail="It must be true for all of these rows.",
                         hint=f"Register an anti join for each stream, such as {self._anti()}",
                         at=node,
                     )
@@ -183,7 +183,7 @@ class _Outer:
             "this condition in the WHERE of an outer join is not supported",
             detail="WHERE applies after the join, and this condition may be true for pairs and for rows of "
             f"{whose} without a partner.",
-            hint=f"Put it into ON, where it says what a partner is. For rows without a partner write "
+            hint="Put it into ON, where it defines which rows are partners. For rows without a partner write "
             f"{absent.alias}.{absent.stream.event_time} IS NULL; for pairs alone write JOIN.",
             at=node,
         )

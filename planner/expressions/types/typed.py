@@ -23,7 +23,7 @@ _DECIDED: dict[str, Condition] = {"TRUE": TRUE, "FALSE": FALSE, "NULL": FALSE}
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A rendered expression.
+    """An expression as DuckDB text, with its type.
 
     Attributes:
         sql: DuckDB text.
@@ -32,7 +32,7 @@ class Typed:
         form: Kind of operand: an ``atom`` never needs parentheses, a ``comparison`` needs them except under
             AND and OR, and a ``compound`` always needs them.
         literal: Its value, if it is a string literal.
-        constant: Its value, if it is a literal that compares safely.
+        constant: Its value, if it is a literal whose comparisons are known exactly.
         predicate: The condition it represents, if its structure is known.
     """
 
@@ -73,7 +73,7 @@ class Typed:
 
 
 class Compiler(Protocol):
-    """Interface of the compiler to a handler of one kind of node."""
+    """Interface of the compiler for the handlers; each handler compiles one kind of node."""
 
     column_sql: ColumnSql
 

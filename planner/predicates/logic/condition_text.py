@@ -15,7 +15,7 @@ from planner.predicates.value_sets import ALL, NONE, NULL, VALUES, Cut, Value, V
 
 
 def render(condition: Condition) -> str:
-    """Return a condition as DuckDB text: parts of AND and OR each once, sorted by text.
+    """Return a condition as DuckDB text: no part of AND or OR appears twice, and parts are sorted by text.
 
     >>> from planner.predicates.read_condition import read_condition
     >>> render(read_condition('"v" > 10 AND NOT "f"')), render(read_condition('NOT "f" OR "v" IN (10)'))
@@ -25,7 +25,7 @@ def render(condition: Condition) -> str:
 
 
 def written(condition: Condition) -> Condition:
-    """Return a condition in its written form: one comparison per atom, each part once, ordered by text."""
+    """Return a condition in its written form: one comparison per atom, no part twice, sorted by text."""
     if isinstance(condition, Atom):
         return _comparisons(condition)
     kind = type(condition)
@@ -49,14 +49,14 @@ def text_of(condition: Condition) -> str:
 
 
 def _operand(condition: Condition) -> str:
-    """Return the text in parentheses if AND or OR connects it."""
+    """Return the text of a condition, in parentheses if AND or OR connects its parts."""
     text = text_of(condition)
     return text if isinstance(condition, Atom) or not condition.parts else f"({text})"
 
 
 @dataclass(slots=True)
 class _Range:
-    """Values between two cuts, without some values in between; a cut of None is no bound."""
+    """Values between two cuts, except some values in between; a cut of None means no bound."""
 
     start: Cut | None
     end: Cut | None
@@ -79,7 +79,7 @@ def _comparisons(atom: Atom) -> Condition:
 
 
 def _ranges(atom: Atom) -> Condition:
-    """Return a set of values as bounds, single values, missing values."""
+    """Return a set of values as ranges, each with the values that it lacks, and as single values."""
     cuts = [*([None] if atom.values.low else []), *atom.values.cuts]
     ends = [*cuts[1:], None] if len(cuts) % 2 else cuts[1:]
     ranges: list[_Range] = []
@@ -144,7 +144,7 @@ def _comparison(atom: Atom) -> str:
 
 
 def _order(values: ValueSet) -> str:
-    """Return the comparison of two expressions whose outcomes are those in the set."""
+    """Return the operator that compares two expressions, given the outcomes for which it is TRUE."""
     smaller, greater = values.low, values.low != (len(values.cuts) == 1)
     equal = not smaller if len(values.cuts) == 2 else values.cuts[0][1] == smaller
     return {

@@ -40,7 +40,7 @@ class _Term:
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """A bound of a column: the end of its range that is bounded, and the value."""
+    """A bound of a column: the bounded end of its range, and the bound."""
 
     side: SideName
     column: str
@@ -87,7 +87,7 @@ def _limits_of(condition: Condition) -> Iterator[_Limit]:
     first, last = cuts[0][0], cuts[-1][0]
     if not isinstance(first, Decimal | float) or not isinstance(last, Decimal | float):
         return
-    # If the range above the last cut is excluded, all values are below this cut; likewise for the first cut.
+    # If values above the last cut are excluded, this cut is an upper bound; likewise for the first cut.
     above = None if condition.values.low else float(first)
     below = float(last) if condition.values.low == (len(cuts) % 2 == 1) else None
     if condition.other:

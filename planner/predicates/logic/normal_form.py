@@ -25,18 +25,18 @@ _MAX_MERGED = 16
 #: Maximum number of clauses or terms in a normal form; a condition with more is left as it is.
 MAX_GROUPS = 64
 
-#: Maximum number of clauses or terms with several atoms that are compared with each other, which takes about
-#: 0.1 s. A condition that has more of them as written keeps its form, too.
+#: Maximum number of clauses or terms with several atoms that are compared with each other; comparing this
+#: many takes about 0.1 s. A condition that has more of them as written keeps its form, too.
 MAX_COMPARED = 256
 
-#: Maximum number of consequences of clauses that are examined, which takes about 20 ms.
+#: Maximum number of consequences of clauses that are examined; this many take about 20 ms.
 _MAX_CONSEQUENCES = 300
 
 
 def clauses(condition: Condition) -> list[Group] | None:
-    """Return the clauses that all have to be true, None if there are too many.
+    """Return the clauses that all have to be true; None if there are too many.
 
-    No clause is TRUE; a condition without clauses is TRUE. A clause without atoms is FALSE.
+    Clauses that are TRUE are dropped. A condition without clauses is TRUE; a clause without atoms is FALSE.
 
     >>> from planner.predicates.logic.condition_text import render
     >>> from planner.predicates.read_condition import read_condition
@@ -48,9 +48,9 @@ def clauses(condition: Condition) -> list[Group] | None:
 
 
 def terms(condition: Condition) -> list[Group] | None:
-    """Return the terms of which one has to be true, None if there are too many.
+    """Return the terms, at least one of which has to be true; None if there are too many.
 
-    No term is FALSE; a condition without terms is FALSE. A term without atoms is TRUE.
+    Terms that are FALSE are dropped. A condition without terms is FALSE; a term without atoms is TRUE.
 
     >>> from planner.predicates.logic.condition_text import render
     >>> from planner.predicates.read_condition import read_condition
@@ -62,7 +62,7 @@ def terms(condition: Condition) -> list[Group] | None:
 
 
 def _compared(condition: Condition, inner: type[All | AnyOf]) -> list[Group] | None:
-    """Return the merged groups of a condition, None if there are too many to compare."""
+    """Return the merged groups of a condition; None if there are too many to compare."""
     found = _groups(condition, inner)
     merged = None if found is None else neighbours_merged(found, inner)
     return None if merged is None or len(merged) > MAX_COMPARED else merged
@@ -102,7 +102,7 @@ def _singles_merged(groups: Sequence[Group], inner: type[All | AnyOf]) -> list[G
     found: list[Group] = [group for group in groups if len(group) != 1]
     for same in by_subject(singles).values():
         merged = _group(same, outer)
-        if not merged:  # v < 1 AND v > 2: no row. In terms: v <= 1 OR v > 1 OR v IS NULL.
+        if not merged:  # clauses v < 1 AND v > 2, or terms v <= 1 OR v > 1 OR v IS NULL
             return [{}]
         found += merged
     return found
@@ -123,7 +123,7 @@ def _neighbours(groups: Sequence[Group]) -> tuple[Subject, list[Group]] | None:
 
 
 def _groups(condition: Condition, inner: type[All | AnyOf]) -> list[Group] | None:
-    """Return groups whose atoms ``inner`` connects; the other connector connects the groups."""
+    """Return groups: ``inner`` (AND or OR) connects the atoms of a group, the other word the groups."""
     if isinstance(condition, Atom):
         return _group([condition], inner)
     if not isinstance(condition, inner):
@@ -232,7 +232,7 @@ def strongest_clauses(all_of: Sequence[Group]) -> list[Group]:
     waiting = sorted(given, key=len, reverse=True)
     looked_at = 0
     while waiting:
-        new = waiting.pop()  # The shortest, which makes many others redundant.
+        new = waiting.pop()  # The shortest clause makes many others redundant.
         if any(clause_implies(clause, new) for clause in found):
             continue
         found = [clause for clause in found if not clause_implies(new, clause)]

@@ -52,9 +52,9 @@ class Window:
 
     Attributes:
         length_us: W of the half-open window [0, W), µs, or rows.
-        at: Where it is written.
-        clock: Clock that measures it.
-        partition: Columns by which rows are counted separately.
+        at: Place of the window in the text.
+        clock: Clock that measures the window.
+        partition: Columns of PARTITION BY: rows are counted separately for each combination of their values.
     """
 
     length_us: int
@@ -157,7 +157,7 @@ class CqlParser(parser.Parser):
         """``x NOT LIKE y`` is NOT around the LIKE, as for every other predicate (sqlglot marks the LIKE)."""
         return self.expression(exp.Not(this=this)) if this else this
 
-    # Queries inside the query
+    # Subqueries
 
     def _parse_select(self, *args: Any, **kwargs: Any) -> Any:
         """Parse a SELECT; an inner one is allowed only in EXISTS or IN, and is located at that word."""

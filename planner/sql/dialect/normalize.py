@@ -91,7 +91,7 @@ def _leaves(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _known(leaf: exp.Expr) -> _Leaf:
-    """Return the identity of a leaf: an interval's length is in its ``meta``, which == ignores."""
+    """Return a key that tells leaves apart, with interval lengths: == ignores ``meta``, which holds them."""
     lengths = tuple(interval.meta["duration"] for interval in leaf.find_all(exp.Interval))
     sides = frozenset((leaf.this, leaf.expression)) if isinstance(leaf, exp.EQ) and not lengths else leaf
     return sides, lengths

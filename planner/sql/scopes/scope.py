@@ -56,7 +56,7 @@ class Scope:
         first, second = statement.sources
         if first.alias.lower() == second.alias.lower():
             raise CqlSyntaxError(
-                f'both streams go by the name "{second.alias}"',
+                f'both streams have the name "{second.alias}"',
                 hint=f"Give each an alias: {first.stream} [...] a, {second.stream} [...] b.",
                 at=second.alias_at,
             )
@@ -95,8 +95,8 @@ class Scope:
             )
         renamed = [s.alias for s in self.written if s.stream.name.lower() == table.name.lower()]
         raise UnknownColumn(
-            f'nothing in FROM goes by the name "{table.name}"',
-            hint=f'Stream "{table.name}" goes by "{renamed[0]}" here.'
+            f'FROM does not define the name "{table.name}"',
+            hint=f'Stream "{table.name}" has the alias "{renamed[0]}" here.'
             if renamed
             else nearest_or_known(table.name, [s.alias for s in self.written], "name"),
             at=table,
@@ -135,7 +135,7 @@ class Scope:
         if node.name.lower() in _NOT_REPEATABLE:
             raise UnknownColumn(
                 f"{node.name.upper()} is not supported",
-                detail="A query answers the same on every run over the same rows.",
+                detail="A query must give the same results on every run over the same rows.",
                 hint="Compare with the event time of the other stream, or with a timestamp literal.",
                 at=node,
             )

@@ -52,7 +52,7 @@ class StepScope(Scope):
         for source in statement.sources:
             if source.alias.lower() in taken:
                 raise CqlSyntaxError(
-                    f'two streams go by the name "{source.alias}"',
+                    f'two streams have the name "{source.alias}"',
                     hint=f"Give each an alias: {source.stream} [...] a, {source.stream} [...] b.",
                     at=source.alias_at,
                 )

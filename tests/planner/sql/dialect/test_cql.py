@@ -60,7 +60,7 @@ def test_an_error_knows_its_line_and_column() -> None:
 
 
 def test_an_alias_without_a_position_is_located_at_its_stream() -> None:
-    with pytest.raises(CqlSyntaxError, match="both streams go by the name") as caught:
+    with pytest.raises(CqlSyntaxError, match="both streams have the name") as caught:
         bind("SELECT * FROM A [NOW] AS ?,\n B [NOW] AS ?", STREAMS)
     location = caught.value.location
     assert isinstance(location, Location)
