@@ -223,7 +223,7 @@ class ChainDocument(_StatisticsDocument):
                 f"the chain does not say which of {len(titles)} families it is for"
                 if titles
                 else "no family has a chain to change",
-                hint=f"Add family: {', '.join(titles.values())}." if titles else "Add a query.",
+                hint=f"Add family with one of: {', '.join(titles.values())}." if titles else "Add a query.",
                 path=("family",),
             )
         return next(iter(titles))

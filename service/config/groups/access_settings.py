@@ -61,7 +61,7 @@ class AccessSettings(SettingGroup):
     @classmethod
     def _goes_with_a_certificate(cls, file: Path | None, others: ValidationInfo) -> Path | None:
         if file is not None and others.data.get("tls_cert") is None:
-            raise ValueError("Give tls_cert, too, the certificate of the service")
+            raise ValueError("Also set tls_cert, the file of the service's certificate")
         return file
 
     @field_validator("oidc_issuer")

@@ -60,8 +60,8 @@ def test_a_value_that_cannot_be_meant_is_named_with_how_to_set_it() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "detail"),
     [
-        ("tls_key", "key.pem", "Give tls_cert, too, the certificate of the service."),
-        ("tls_client_ca", "ca.pem", "Give tls_cert, too, the certificate of the service."),
+        ("tls_key", "key.pem", "Also set tls_cert, the file of the service's certificate."),
+        ("tls_client_ca", "ca.pem", "Also set tls_cert, the file of the service's certificate."),
         ("oidc_issuer", "http://issuer.example", "Give an issuer with https."),
         ("oidc_issuer", "https://[issuer", "Invalid IPv6 URL."),
     ],

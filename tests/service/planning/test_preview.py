@@ -317,7 +317,7 @@ def test_a_chain_says_which_of_several_families_it_is_for(store: Store) -> None:
             store, add=(NewQuery("q3", other),), chain=ChainDocument.model_validate({"boundaries_s": [5]})
         )
     assert caught.value.primary == "the chain does not say which of 2 families it is for"
-    assert caught.value.hint == "Add family: A.v = B.v, A.k = B.k."
+    assert caught.value.hint == "Add family with one of: A.v = B.v, A.k = B.k."
     named = ChainDocument.model_validate({"boundaries_s": [5], "family": "A.v = B.v"})
     reports = previewed(store, add=(NewQuery("q3", other),), chain=named).reports
     assert [report.given is not None for report in reports] == [True, False]
