@@ -14,7 +14,7 @@ from service.config.groups.access_settings import AccessSettings
 
 
 class NamedConnection(HttpToolsProtocol):
-    """A connection that puts the name in the client's certificate into ``state.client_certificate``."""
+    """Connection that stores the name from the client's certificate in ``state.client_certificate``."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         """Read the client's certificate if it has sent one; TLS has already verified it."""

@@ -2,9 +2,9 @@
 
 Every distinct filter is evaluated once per row; the answers are the row's lineage. Keys are normalised and
 hashed to a bucket, and rows are sorted by key. A row is dropped if it has no key, or if no query of a family
-can use it. PACK does not decide which rows are late, because only the buckets know the watermark. The listing
-of the input gives an upper bound on all watermarks of this batch. Rows below the bound may be late, so they
-are sent a second time, with all columns, as *suspects*.
+can use it. The buckets, not PACK, decide which rows are late. PACK is given the stream's watermark at the
+start of the batch. Rows with an earlier event time may be late, so they are sent a second time, with all
+columns, as *suspects*.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Packer:
             table: Rows of the stream in canonical Arrow types, with the column ``_pos``.
             order: Number of the partition in its batch.
             batch: Batch number.
-            late_bound_us: Upper bound of this stream's watermark in this batch; None if there is none yet.
+            late_bound_us: This stream's watermark at the start of the batch; None if there is none yet.
 
         Returns:
             Payloads, one per bucket, in bucket order.

@@ -49,7 +49,7 @@ _TIME_RESULTS = {
 
 
 def binary(compiler: Compiler, node: exp.Binary) -> Typed:
-    """Compile ``+ - * / // %``.
+    """Compile ``+ - * / // %`` to SQL that gives NULL where an operation fails.
 
     i + j -> TRY("i" + "j")
     v / w -> "v" / NULLIF("w", 0)

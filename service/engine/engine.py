@@ -9,8 +9,8 @@ the lease, after which no earlier job's manifest is accepted. Finally it removes
 and starts Spark.
 
 A stand-by engine starts Spark and does all imports before it waits for the lease. It takes the lease first,
-then the lock. An engine that has lost the lease to another engine never starts a job again, because a start
-removes the files of a dead engine, and the other engine is alive.
+then the lock. An engine that has lost the lease to another engine never starts a job again: a start removes
+files that no manifest names, and the other engine may still be writing such files.
 
 The thread that runs the job imports all code that talks to Spark or is sent to its workers: PySpark, pandas,
 and numba with its kernels are half of a service's imports, and the API need not wait for them.

@@ -71,7 +71,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The task that is sent to workers and called there.
+    """Task for a worker: read the engine's token in each folder, and write an answer beside it.
 
     Attributes:
         folders: Folders that all workers must see.

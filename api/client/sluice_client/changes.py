@@ -43,7 +43,7 @@ def update(
     backfill: Backfill = "state",
     sink: Document | UnsetType | None = UNSET,
 ) -> Change:
-    """Give a query a new text, new parts or another sink; same arguments as ``update_query``."""
+    """Make the change that gives a query a new text, parts or sink; arguments as for ``update_query``."""
     patch = patch_document(
         cql=cql, window=window, filters=filters, select=select, backfill=backfill, sink=sink
     )

@@ -327,8 +327,8 @@ class QueryRepository(Repository):
         Args:
             query_id: The query.
             version: First plan version without it.
-            by: Why it leaves.
-            pause_reason: Why the engine pauses the query; None if a person pauses it.
+            by: Operation that takes the query out.
+            pause_reason: Reason for a pause by the engine; None for all other operations.
 
         Returns:
             Its record afterwards.

@@ -37,7 +37,8 @@ class SliceTable:
 
     Attributes:
         chains: The chains, in the order of their rows in ``counts``.
-        counts: int64[slices, numbers] as bytes, little endian: ``NUMBERS`` of each slice, chain by chain.
+        counts: int64[slices, counters] as little-endian bytes: a row for each slice, chain by chain, and a
+            column for each counter named in ``NUMBERS``.
     """
 
     chains: tuple[SliceChain, ...] = ()

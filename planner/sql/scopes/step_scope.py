@@ -70,11 +70,11 @@ class StepScope(Scope):
         self.merged = frozenset(name.name.lower() for name in statement.using)
 
     def at(self, step: int) -> Self:
-        """Return the same names at another step."""
+        """Return the scope of the query at another step of the join."""
         return self._with(step=step)
 
     def in_order(self, order: tuple[Item, ...]) -> Self:
-        """Return the same names at the last step of another order of joining, given as positions in FROM."""
+        """Return the scope for another order of joining (positions in FROM), at its last step."""
         return self._with(order=order, step=len(order) - 1, written=_with_sides(self.written, order))
 
     def _with(self, **changed: object) -> Self:

@@ -80,7 +80,7 @@ class QueryCounts:
         return sorted(found)
 
     def totals(self) -> dict[int, int]:
-        """Return the results of each query."""
+        """Return the number of results of each query, by query id."""
         return summed((self,))
 
     def encode(self) -> bytes:

@@ -134,7 +134,7 @@ class CsvRows:
         self.head = self._data[self._at : self._at + _HEAD_BYTES].decode("utf-8", "replace")
 
     def header(self) -> str:
-        """Return the text of the first row, "" if there is none; this row is not counted.
+        """Take the first row and return its text, "" if there is none; rows are numbered after it.
 
         Raises:
             UnusableFile: The row is malformed.
