@@ -251,7 +251,8 @@ def test_a_batch_whose_commit_is_not_answered_is_committed_once(
         with pytest.raises(CatalogDown) as caught:
             commit(through, batch)
         assert caught.value.hint == (
-            "The change may have taken effect: look before you repeat it, or send it with an Idempotency-Key."
+            "The change may have taken effect: check before you repeat it, "
+            "or send it with an Idempotency-Key."
         )
         assert proxy.lost == 1
         there = loss == "answer"
