@@ -61,7 +61,7 @@ class Lease:
     dead, or when a challenger has seen no renewal for ``expiry_ms`` on its own monotonic clock.
 
     Attributes:
-        epoch: Fencing epoch: 1, 2, ...; it never falls, whoever holds the lease.
+        epoch: Fencing epoch, 1, 2, ...; it only grows, also when another engine takes the lease.
         token: Random text; the process that knows it holds the lease. The token is empty once the lease was
             given back.
         holder: The engine's process.

@@ -1,7 +1,7 @@
 """Number of buckets over which the rows of each key spread (fragment-and-replicate).
 
     hash        one bucket per key                            many keys
-    replicate   all buckets for every key                     regardless of statistics
+    replicate   all buckets for every key                     whatever the statistics say
     auto        as many as the work of a key requires         few keys, skewed keys
 
 ``auto`` simulates the work of the buckets, with the hash that places the keys:
