@@ -30,6 +30,10 @@ def end_spark(session: SparkSession | None, jvm: Jvm | None) -> None:
     if session is not None:
         with contextlib.suppress(*spark_errors()):
             session.stop()
+        # If the JVM has died, the first call fails before it ends the thread that receives accumulators. Left
+        # running, that thread would keep modules alive at exit, and DuckDB would print what it calls leaks.
+        with contextlib.suppress(*spark_errors()):
+            session.sparkContext.stop()
     gateway = SparkContext._gateway
     if gateway is not None:
         with contextlib.suppress(*spark_errors()):
