@@ -164,6 +164,11 @@ class Engine:
         """Return whether another engine has the lease."""
         return self._lease.fenced.is_set()
 
+    @property
+    def lease_epoch(self) -> int:
+        """Epoch at which this engine took the lease; 0 without a lease."""
+        return self._lease.epoch
+
     def launch(self) -> None:
         """Start a JVM for the job, in parallel with all other work before the job starts."""
         if self.jvm is None:

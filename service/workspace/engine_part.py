@@ -272,7 +272,15 @@ class _Term:
         )
         self._beside = [
             watcher,
-            Compactor(store, data_dir.results, data_dir.late, kept_us, lock, faults=parts.faults),
+            Compactor(
+                store,
+                data_dir.results,
+                data_dir.late,
+                kept_us,
+                lock,
+                self.engine.lease_epoch,
+                faults=parts.faults,
+            ),
             self._new_deliverer(),
             PlanPricing(parts.plans, parts.faults),
         ]

@@ -39,6 +39,7 @@ def compactor_of(directory: Path, store: Store, **options: Any) -> Compactor:
         directory / "results",
         directory / "late",
         engine_lock=str(directory / "engine.lock"),
+        epoch=store.lease.epoch(),
         **given,
     )
 

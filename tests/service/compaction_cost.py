@@ -83,6 +83,7 @@ def run(directory: Path, batches: int, *, merges: bool) -> dict[str, object]:
         directory / "late",
         None,
         str(directory / "engine.lock"),
+        1,
         unlink_after_s=0,
     )
     timed = Timed(store._database, compactor.now_us)

@@ -78,6 +78,7 @@ class Compactor:
         late_dir: Folder of late rows.
         retention_us: How long results are kept, wall clock µs; None keeps them forever.
         engine_lock: Path of the engine's lock file, for failpoints.
+        epoch: Epoch at which the engine took the lease; it is part of the names of merged files.
         kept_batches: Number of newest batches whose files are not merged: they may be replayed, and
             statistics use them.
         batches_at_a_time: Number of batches whose files move from their manifests to the table of merged
@@ -94,6 +95,7 @@ class Compactor:
     late_dir: Folder
     retention_us: int | None
     engine_lock: str
+    epoch: int
     kept_batches: int = KEPT_BATCHES
     batches_at_a_time: int = BATCHES_AT_A_TIME
     files_at_a_time: int = FILES_AT_A_TIME
@@ -109,7 +111,7 @@ class Compactor:
 
     def start(self) -> None:
         """Remove leftovers of a crash and start the thread, the only one that merges."""
-        sweep_merged(self.store, self.results_dir, self.late_dir, self.store.lease.epoch())
+        sweep_merged(self.store, self.results_dir, self.late_dir, self.epoch)
         self._thread = threading.Thread(target=self._run, name="compactor", daemon=True)
         self._thread.start()
 
@@ -243,8 +245,7 @@ class Compactor:
             return None
         first, last = min(f.first for f in group), max(f.last for f in group)
         of = "late" if group[0].late else group[0].file.family
-        epoch = self.store.lease.epoch()
-        name = f"m{first:09d}-{last:09d}-{of}-e{epoch}-{uuid.uuid4().hex[:12]}.parquet"
+        name = f"m{first:09d}-{last:09d}-{of}-e{self.epoch}-{uuid.uuid4().hex[:12]}.parquet"
         prepare(self._folder(group[0]))
         target = self._folder(group[0]) / name
         try:

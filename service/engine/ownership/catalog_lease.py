@@ -101,6 +101,11 @@ class CatalogLease:
         """Token of the lease; empty without one."""
         return "" if self._lease is None else self._lease.token
 
+    @property
+    def epoch(self) -> int:
+        """Epoch at which the lease was taken; 0 without a lease."""
+        return 0 if self._lease is None else self._lease.epoch
+
     def acquire(self) -> None:
         """Take the lease; if its holder may be alive, wait for it to expire first.
 

@@ -30,6 +30,7 @@ from service.results.export import export_query
 from service.statistics.profile import RECENT_BATCHES
 from tests.catalog.processes import SPAWN, finished
 from tests.empty_catalog import prepared
+from tests.epochs import begin_epoch
 from tests.examples import seeds
 from tests.service.compacting import BATCHES, FILES, KEPT, Twins, compact, compactor_of, named, twins
 from tests.service.dropping import Q1, SECOND_US, World, a_world
@@ -345,6 +346,22 @@ def test_a_crash_loses_and_doubles_nothing(point: str, first: int, world: World)
     compact(compactor_of(world.directory, world.store))
     assert world.files() == named(world.store)
     assert world.values(None) == list(range(batches))
+
+
+def test_an_engine_that_hung_removes_no_file_that_its_successor_merges(world: World) -> None:
+    hung = compactor_of(world.directory, world.store)
+    for _ in range(2):
+        begin_epoch(world.store)
+    successors, leftover = (
+        world.directory / "results" / f"m000000000-000000003-0-e{epoch}-0123456789ab.parquet"
+        for epoch in (hung.epoch + 1, hung.epoch)
+    )
+    for file in (successors, leftover):
+        file.touch()
+    hung.start()
+    hung.stop()
+    assert successors.exists()
+    assert not leftover.exists()
 
 
 def test_the_sweep_of_an_engine_that_restarts_takes_nothing_from_the_compactor(
