@@ -183,8 +183,12 @@ class StalePlanVersion(Conflict):
     plan_version: int | None = None
 
 
+#: Detail of an error about an epoch that is no longer current.
+NEWER_JOB = "A newer job, of this engine or of another one, writes to the data directory now."
+
+
 class FencedOut(Unavailable):
-    """A newer engine owns the data directory; the present engine must not write."""
+    """A newer job writes to the data directory; the job or engine that asked must not."""
 
     code = "fenced-out"
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Update, bindparam, delete, insert, select, update
 
 from catalog.documents.codec import decode, encode
-from catalog.errors import FencedOut
+from catalog.errors import NEWER_JOB, FencedOut
 from catalog.store.database import tables
 from catalog.store.database.repository import Repository
 
@@ -161,7 +161,7 @@ def check_epoch(connection: Connection, epoch: int, batch: int) -> None:
     if epoch != current or epoch == 0:
         raise FencedOut(
             f"batch {batch} comes from epoch {epoch}, the current one is {current}",
-            detail="Another engine owns the data directory.",
+            detail=NEWER_JOB,
         )
 
 

@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from catalog.documents.codec import encode
 from catalog.documents.plan_differences import bucket_records
-from catalog.errors import FencedOut, InternalError
+from catalog.errors import NEWER_JOB, FencedOut, InternalError
 from catalog.steps import is_exchanged, taken_intermediates
 from catalog.store.store import Store
 from catalog.values.batch import BatchManifest
@@ -327,7 +327,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if epoch != current:
             raise FencedOut(
                 f"batch {batch} would be begun under epoch {epoch}, the current one is {current}",
-                detail="Another engine owns the data directory.",
+                detail=NEWER_JOB,
             )
 
     def _open(self) -> tuple[Store, Inputs]:

@@ -36,6 +36,7 @@ from pathlib import Path
 import google_crc32c
 import pyarrow as pa
 
+from catalog.errors import NEWER_JOB
 from operators.errors import CorruptSegment, WriterReplaced
 from operators.segments.encoding.row_codec import write_rows
 from operators.segments.segment import ArrivedFile
@@ -83,13 +84,13 @@ class Fence:
         """Refuse to write for an engine that was replaced.
 
         Raises:
-            WriterReplaced: Another engine has started since.
+            WriterReplaced: A newer job has started since.
         """
         found = self.path.read_text(encoding="utf-8")
         if found != str(self.epoch):
             raise WriterReplaced(
                 f"segments of epoch {self.epoch} cannot be written, the current one is {found}",
-                detail="Another engine owns the data directory.",
+                detail=NEWER_JOB,
             )
 
 
