@@ -41,8 +41,6 @@ def test_counts_are_those_of_a_dictionary(seed: int, store: Store, monkeypatch: 
         assert store.counts.of_queries(some, first, end=end, limit=limit) == tuple(wanted[:limit])
         totals = {q: sum(n for (_, of), n in given.items() if of == q) for _, q in given}
         assert store.counts.totals() == totals
-        of_batches = {b: sum(n for (x, _), n in given.items() if x == b) for b, _ in given if b >= first}
-        assert store.counts.of_batches(first, batch + 1) == of_batches
         with store._database.read() as connection:
             between = module.counts_between(connection, first, batch + 1)
         assert between.of(queries) == [(b, q, n) for (b, q), n in sorted(given.items()) if b >= first]

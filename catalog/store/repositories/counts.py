@@ -16,7 +16,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 
-import numpy as np
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from catalog.store.database import tables
@@ -125,15 +124,6 @@ class CountRepository(Repository):
         with self._database.read() as connection:
             ids = tuple(connection.scalars(_SERIES_IDS, {"series": series}))
         return self.of_queries(ids, from_batch, limit=limit)
-
-    def of_batches(self, first: int, end: int) -> dict[int, int]:
-        """Return the results of all queries in the batches ``first`` (inclusive) to ``end`` (exclusive)."""
-        with self._database.read() as connection:
-            counts = counts_between(connection, first, end)
-        batches, places = np.unique(counts.batches, return_inverse=True)
-        sums = np.zeros(len(batches), dtype=np.int64)
-        np.add.at(sums, places, counts.rows)
-        return dict(zip(batches.tolist(), sums.tolist(), strict=True))
 
     def _from(self, connection: Connection, first: int, end: int | None) -> Iterator[QueryCounts]:
         """Yield the table rows that cover some batches; recently used rows stay decoded in memory."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -56,7 +56,10 @@ class Sampler(Worker):
         store = self._loaded.store
         ids = {stream.name: str(stream.id) for stream in store.streams.all()}
         while found := store.batches.manifests(len(self.batches), len(self.batches) + _BATCHES - 1):
-            results = store.counts.of_batches(found[0].batch, found[-1].batch + 1)
+            results: Counter[int] = Counter()
+            end = found[-1].batch + 1
+            for batch, _, rows in store.counts.of_queries(store.counts.totals(), found[0].batch, end=end):
+                results[batch] += rows
             for manifest in found:
                 if manifest.batch != len(self.batches):
                     raise RuntimeError(f"batch {len(self.batches)} was dropped before it was seen")
@@ -66,7 +69,7 @@ class Sampler(Worker):
                         **{f"end {name}": ends.get(ids[name], 0) for name in STREAMS},
                         "plan_version": manifest.plan_version,
                         "late_rows": sum(counters.late_rows for counters in manifest.streams),
-                        "results": results.get(manifest.batch, 0),
+                        "results": results[manifest.batch],
                         "state_rows": manifest.state_rows,
                         "state_bytes": manifest.state_bytes,
                         "segments": sum(counters.segments for counters in manifest.slices),
