@@ -382,7 +382,7 @@ class ClosedOpposite:
 
     Attributes:
         closed: Keys that the other side has closed before the batch.
-        arrived: Closings that arrived with the batch, or None.
+        arrived: Closings that arrived with the batch; None if there are none.
         layout: Layout of the rows.
     """
 

@@ -304,7 +304,7 @@ def _combined(column: pa.ChunkedArray) -> pa.Array:
 
 
 def ordered_closings(rows: pa.RecordBatch, slack: int) -> pa.RecordBatch:
-    """Return the closings of an ordered stream, in which a new greatest key closes the keys far below it.
+    """Return the closings of an ordered stream: a new greatest key closes keys more than ``slack`` below it.
 
     Args:
         rows: Rows in the form of closings of their own keys, which are whole numbers, sorted by position.
@@ -331,7 +331,7 @@ def ordered_closings(rows: pa.RecordBatch, slack: int) -> pa.RecordBatch:
 def clustered_closings(
     rows: pa.RecordBatch, valid: Bools, key_types: Sequence[str]
 ) -> tuple[pa.RecordBatch, Bools, pa.RecordBatch]:
-    """Return the keys whose runs end within a partition, and the edges of the partition.
+    """Return closings of the keys whose runs end within a partition, and the edges of the partition.
 
     Args:
         rows: Rows in the form of closings of their own keys, sorted by position; at least one.

@@ -30,7 +30,7 @@ class SideContract:
         slack: Maximum amount by which a key may be less than the greatest key before it; all lesser keys are
             closed. None if the stream is not ordered by the key.
         stops: True if a row that breaks a promise stops the engine; otherwise it is dropped.
-        remember_us: Minimum time for which closings are remembered, µs of event time; None: forever.
+        remember_us: Minimum time for which closings are remembered, µs of event time; None means forever.
     """
 
     stream: str

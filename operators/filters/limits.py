@@ -79,8 +79,8 @@ class Limits:
                         cursor.interrupt()
 
     def _end(self) -> None:
-        # The thread must end before the process does: it refers to DuckDB's objects, which would be reported
-        # as leaks.
+        # The thread must end before the process, because the thread refers to DuckDB's objects, which would
+        # be reported as leaks.
         self._ending.set()
         self._thread.join()
 

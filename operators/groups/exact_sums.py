@@ -6,9 +6,10 @@ of 28 bits each, like the digits of a number in base 2^28, and the bits of the w
     5.75 = 23 * 2^-2      limb 40          limb 41          limb 42         of 79
                           0b..1100 << ..   0b..0101          0
 
-Sums of whole numbers do not depend on the order; carries are propagated at the end. A value changes three
-consecutive limbs, each by less than 2^29, so the sum of 2^34 values fits into 64 bits. Only these three limbs
-are stored, with the number of the first limb (``bin``), so sums of values of similar size take little space.
+Sums of whole numbers do not depend on the order of addition. Carries are propagated at the end. A value
+changes three consecutive limbs, each by less than 2^29, so the sum of 2^34 values fits into 64 bits. Only
+these three limbs are stored, with the number of the first limb (``bin``), so sums of values of similar size
+take little space.
 
 Infinities and NaN are counted in separate bins.
 

@@ -8,7 +8,7 @@ The event time of a pair is the event time of its later row. The row of a pair t
 its event time is at least the watermark of its stream at the start of the batch. So the pair's event time is
 at least the smaller of the two watermarks. Once the smaller watermark has passed the end of an interval, no
 later batch adds a pair to the interval. Then the groups of the interval are emitted, once for each query, in
-the same batch under every strategy. When a query leaves the plan, its open groups are emitted in that batch.
+the same batch under every strategy. The open groups of a query are also emitted when it leaves the plan.
 
 All pairs of a key are in one bucket, because families with groups are never replicated.
 """
