@@ -29,7 +29,7 @@ NO_TIME_BOUND = -(2**62)
 NO_NEWEST = 2**62
 
 #: Maximum number of terms per query and side. With this many terms, checking a row costs as much as writing a
-#: bit for it.
+#: bit for the row.
 MOST_TERMS = 32
 #: Lineage bits of settled terms are numbered from here, one per query id; bits of filters count up from 0.
 SETTLED_BITS = 2**40
@@ -42,7 +42,7 @@ class Term:
     Attributes:
         bits: Lineage bits that must all be set in the row.
         epoch_min: Least plan version under which the row was processed.
-        t_min_us: Least event time of the row, µs, at which the window of the query that held it reached it.
+        t_min_us: Least event time, µs, that the window of the query that held the row still reached.
         columns: Columns that must be readable from the row's segment.
         t_max_us: Upper bound of the event times of the rows that can meet the term, µs. Rows are not checked
             against this bound; the term can be dropped once a row with this event time has expired.

@@ -13,8 +13,8 @@ import numpy as np
 from operators.kernels.keys import Codes, Int64s
 from operators.lineage.lineage import RowClasses
 
-#: ``np.unique`` finds the combinations that occur if there are more possible combinations than this number
-#: and than codes. Otherwise a table with an entry for each possible combination finds them faster.
+#: If there are more possible combinations than this number, and more than codes, ``np.unique`` finds those
+#: that occur. Otherwise a table with an entry for each possible combination finds them faster.
 MAX_DIRECT_COMBINATIONS = 1 << 20
 #: Up to this many combinations are not renumbered, because processing all of them is faster than finding the
 #: combinations that occur.

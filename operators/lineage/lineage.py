@@ -12,8 +12,8 @@ belongs to which filter (``segments.segment``). Queries of a family are numbered
 set of queries is an int with one bit per query. Rows with the same answers to all filters are of one *kind*
 (``indexes.row_kinds``). Rows of one kind can serve the same queries, so they form a *class*. There are few
 classes, so every decision about queries is made per class instead of per row. Rows of one kind are in several
-classes only if a query may use those rows from before its activation (``lineage.entitlement``) that are not
-older than some event time, and the segment has both older and newer rows.
+classes only if event times matter: a query may use rows from before its activation (``lineage.entitlement``)
+from some event time on, and the segment has rows before and after this time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ MAX_KEPT = 1 << 12
 #: When rows are classified in two ways at once, combined classes that do not occur are removed only if there
 #: are more possible combinations than this.
 MAX_CLASSES = 1 << 16
-#: Up to this many kinds, each kind is a class; beyond, kinds that serve the same queries become one class.
+#: Up to this many kinds, each kind is a class. If there are more, kinds that serve the same queries become
+#: one class.
 MAX_KINDS = 64
 
 

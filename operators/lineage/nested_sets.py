@@ -153,7 +153,8 @@ def _sums_of_nested(
     masks: UInt64s, reaches: _Reaches, behind: int, classes: int, places: Int64s, rows: Int64s
 ) -> Int64s:
     sums = np.zeros(masks.shape[1] * 64, dtype=np.int64)
-    # Running totals of rows by class, one for each direction. Each begins with a 0: no class is covered.
+    # Running totals of rows by class, one array for each direction. Each array begins with 0, the total for a
+    # query that covers no class.
     upto = np.empty(classes + 2, dtype=np.int64)
     place = 0
     while place < len(places):

@@ -8,10 +8,10 @@ rows. A route's number depends only on its query ids (``route_numbers``). So it 
 on replay and in every plan version, and is never reused for another set.
 
 The number is computed by Zobrist hashing ("A new hashing method", 1970): each query id has a key, 63 bits of
-its hash, and a set's number is the xor of its members' keys. So the number depends only on the ids, in any
-order, and two sets have the same number with a probability of 2^-63. Measured for 22,000 sets of 450 out of
-1,000 queries: 2 ms, and 7 ms to convert the integers to arrays. Hashing the ids of each set as text would
-take a second.
+its hash, and a set's number is the xor of its members' keys. So the number depends only on the ids, not on
+their order, and two sets have the same number with a probability of 2^-63. For 22,000 sets of 450 out of
+1,000 queries, this takes 2 ms, plus 7 ms to convert the integers to arrays. Hashing the ids of each set as
+text would take a second.
 """
 
 from __future__ import annotations
@@ -269,9 +269,9 @@ class Router:
         expiries: Bounds on how much later b's row may be than a row in a's combination, by the column of a
             that has the event time of that row.
         expiries_b: Bounds on how much later a's row may be than a row in b's combination, by column of b.
-        ranks: Bounds on how many later rows the stream of a row in a's combination may have, up to the event
-            time of b, by the column of a that has the rank of that row.
-        ranks_b: Like ``ranks``, for the rows in b's combination, by column of b, up to the event time of a.
+        ranks: Bounds on how many later rows the stream of a row in a's combination may have up to the event
+            time of b's row, by the column of a that has the rank of the row in the combination.
+        ranks_b: Like ``ranks``, for rows in b's combination, by column of b, up to the event time of a's row.
         activations: Queries that need a row from after their activation in each pair; None if every pair has
             such a row.
     """
