@@ -90,7 +90,7 @@ def ordered_rows(values: Int64s, scramble: int | None) -> OrderedRows:
 
     Args:
         values: int64[n], the values of the ordering column.
-        scramble: Scrambling factor, which determines the block size. None: it is monitored.
+        scramble: Scrambling factor, which determines the block size; None if the factor is monitored.
     """
     if scramble is None:
         # Use few blocks per partition, unless it has many rows.
@@ -115,7 +115,7 @@ class OrderProgress:
         scramble: Scrambling factor k, as declared or as last monitored.
         monitored: Whether the scrambling factor is monitored instead of declared.
         blocks: Blocks of the last rows, in order of arrival.
-        passed: Greatest value of the rows before these blocks; None if there are none.
+        passed: Greatest value of the rows before these blocks; None if there are no such rows.
         newest: Greatest value of all rows so far; None before the first row.
         factors: Number of rows and scrambling factor of each of the last batches, if the factor is monitored.
     """
@@ -129,7 +129,7 @@ class OrderProgress:
 
     @classmethod
     def begun(cls, scramble: int | None) -> OrderProgress:
-        """Return the progress before the first row; if ``scramble`` is None, it is monitored."""
+        """Return the progress before the first row; ``scramble`` is None if the factor is monitored."""
         return cls(LEAST_MONITORED if scramble is None else scramble, monitored=scramble is None)
 
     @property
@@ -204,7 +204,7 @@ class OrderProgress:
             return 0
         kept, new = np.array(self.blocks), np.array(came.blocks)
         first = np.searchsorted(np.maximum.accumulate(kept[:, 1]), new[:, 2], side="left")
-        # Measure from the start of the kept block to the end of the new block, an upper bound.
+        # Measure from the start of the kept block to the end of the new block, which gives an upper bound.
         begins = np.append(np.cumsum(kept[:, 0]) - kept[:, 0], kept[:, 0].sum())
         ends = kept[:, 0].sum() + np.cumsum(new[:, 0]) - 1
         apart = np.where(first < len(kept), ends - begins[first], 0)

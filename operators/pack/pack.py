@@ -257,7 +257,7 @@ class Packer:
         return sort_into_buckets(key, bucket_of(key, self.buckets), valid, self.buckets)
 
     def _count(self, rows: int, lineages: Sequence[Sequence[pa.Array]]) -> tuple[FilterCounters, ...]:
-        """Count passing rows per lineage bit; return no counts if there are no rows."""
+        """Count the rows that pass each filter; return no counts if there are no rows."""
         if not rows:
             return ()
         return tuple(

@@ -40,8 +40,8 @@ class StreamHeader:
     Attributes:
         stream_id: The stream.
         rows: Number of rows read, including rows dropped later.
-        rejected_rows: Rows without an event time.
-        max_event_time_us: Newest event time; None without rows.
+        rejected_rows: Number of rows without an event time.
+        max_event_time_us: Newest event time, µs; None if there are no rows.
         order: Summary of the rows with regard to the stream's order; None if the stream has no order.
     """
 

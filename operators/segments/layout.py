@@ -31,7 +31,7 @@ class SideLayout:
         event_time: Event-time column.
         key: Key columns of this side.
         key_types: Common type of each key pair.
-        stored: Names of the columns that are stored under their own names, sorted.
+        stored: Columns that are stored as ordinary columns (``c.<column>``), sorted.
         derived_key: Key column that can be recovered from ``_key``; None if no column can.
         timed: True if ``_ts`` is the event time.
     """

@@ -96,7 +96,7 @@ def rows_with(narrow: pa.RecordBatch, name: str, values: Int64s) -> Int64s:
     sought = (distinct - smallest).astype(stored.dtype)
     first, end = (np.searchsorted(stored, sought, side) for side in ("left", "right"))
     lengths = end - first
-    # The runs of indices are concatenated: in the result, each run starts where the previous run ends.
+    # The result concatenates runs of indices, so each run starts where the previous run ends.
     starts = first - np.cumsum(lengths) + lengths
     rows: Int64s = np.repeat(starts, lengths) + np.arange(lengths.sum())
     return rows
