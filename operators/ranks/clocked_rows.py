@@ -2,8 +2,8 @@
 
 The *own* clock of a row measures its window: it is either the row's rank or its event time. The *cross* clock
 of a row is its place on the own clock of the other side. This is either the number of rows of that side up to
-the row's event time, or the event time itself. So for either clock, a row of a is in a window of length n
-when a row of b arrives if 0 <= cross(b) - own(a) < n.
+the row's event time, or the event time itself. So for either clock: when a row of b arrives, a row of a is in
+a window of length n if 0 <= cross(b) - own(a) < n.
 
     stored      _ts  own        _time  event time    _cross                   stored in this form
     as males    _ts  cross      _time                _cross     _own

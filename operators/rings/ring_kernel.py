@@ -20,7 +20,7 @@ def heads_behind(times: Int64s, offsets: Int64s, gone: Int64s) -> Int64s:
     """Return the head of each ring in a segment, int64[cells].
 
     Args:
-        times: int64[n], ascending in each cell.
+        times: int64[n], times of the segment's rows, ascending in each cell.
         offsets: int64[cells + 1], start and end of each cell.
         gone: int64[cells], time up to which the rows of each ring have been removed.
     """

@@ -99,7 +99,7 @@ class Scan:
     """Males that scan their rings in one segment.
 
     Attributes:
-        index: The segment by rings.
+        index: Rows of the segment, sorted by ring and time.
         males: The males.
         first: int64[m], row at which each male's scan begins.
     """
@@ -116,7 +116,7 @@ class Scan:
 
     @property
     def scanned(self) -> int:
-        """Rows compared so far."""
+        """Number of rows compared so far."""
         return int(self._state[2])
 
     @property
@@ -152,7 +152,7 @@ class Rings:
 
     Attributes:
         probe: Number of rings, and rule for the removal of expired rows.
-        w_end_us: Window of the side; older rows have expired.
+        w_end_us: Window of the side, µs; older rows have expired.
         gone: int64[cells], time up to which the rows of each ring have been removed.
         counts: Counts of this batch.
     """
