@@ -55,11 +55,11 @@ def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
         if new is None:
             new = _without_rows(bucket)
         elif _alike(new) != _alike(bucket):
-            raise InvariantBroken("buckets disagree about plan, watermarks or the next batch")
+            raise InvariantBroken("the old buckets differ in plan, watermarks or next batch")
         for family_id, joins in bucket.families.items():
             _take(joins, new.families[family_id], number, buckets)
     if new is None:
-        raise InvariantBroken("there is no bucket whose rows could be hashed again")
+        raise InvariantBroken("there is no old bucket whose rows can be hashed again")
     for joins in new.families.values():
         copied = copied_side(joins.family.plan)
         if copied is not None:
