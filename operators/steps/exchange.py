@@ -126,7 +126,7 @@ def _translated(part: ExchangedRows, family: FamilyPlan, layout: SideLayout, ver
     kept = set(part.rows.schema.names)
     for name in layout.stored:
         names.append(COLUMN + name)
-        # Only queries newer than these pairs read this column, and they do not use these pairs.
+        # A column is missing if only queries newer than these pairs read it. They do not use these pairs.
         missing = COLUMN + name not in kept
         arrays.append(
             pa.nulls(rows, arrow_type(layout.types[name])) if missing else part.rows.column(COLUMN + name)

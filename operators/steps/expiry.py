@@ -41,7 +41,7 @@ class Expiry:
     alike_us: Mapping[int, int]
 
     def expired(self, rows: Segment, classes: Classes, reached: int) -> Bools:
-        """Return which rows no later row can match, bool[n], or bool[1] for all rows.
+        """Return which rows no later row can match, bool[n], or bool[1] if the answer is the same for all.
 
         Args:
             rows: Stored rows.

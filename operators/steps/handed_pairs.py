@@ -4,9 +4,9 @@
     a1 b1                 3, 7                                key  newer time  position  _l0 = 0b11
     a1 b2                 7                                   key  newer time  position  _l0 = 0b10
 
-A pair is handed on only once, with a lineage bit for each query that has the pair. Its position is computed
-from the positions of its two rows. So it is the same on replay, in every bucket, and however the input is cut
-into batches.
+A pair is handed on only once, with a lineage bit for each query that has the pair. The position of a pair is
+computed from the positions of its two rows. So the position is the same on replay, in every bucket, and
+however the input is cut into batches.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class HandedChunk:
 
     Attributes:
         key: int64[n], join key of each pair.
-        ts: int64[n], the newer event time of each pair, µs UTC; without windows, the order of its rows.
+        ts: int64[n], the newer event time of each pair, µs UTC; in an ordered family, the clock of its rows.
         pos: int64[n], positions of the pairs (``pair_positions``).
         codes: int64[n], index of each pair's set in ``sets``.
         sets: Sets of the family's queries.
@@ -141,7 +141,7 @@ class HandedPairs:
         return found
 
     def _takers(self, filters: Sequence[PlannedFilter]) -> dict[int, int]:
-        """Return the bit index of each query's filter in the next step, by the query's bit in sets."""
+        """Return the bit index of each query's filter in the next step, by the set of that query alone."""
         places = {f.columns: place for place, f in enumerate(filters)}
         return {
             1 << number: places[membership(query.id),]
