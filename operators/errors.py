@@ -42,7 +42,7 @@ class UnknownStateFormat(InternalError):
 
 
 class PromiseBroken(Unavailable):
-    """A row repeats values that its stream promised not to repeat, which by its contract stops the engine.
+    """A row repeats values that its stream promised not to repeat; by the contract, this stops the engine.
 
     Attributes:
         stream: Name of the stream.

@@ -251,7 +251,7 @@ class ClosedKeys:
         self.died += dying * step
 
     def see(self, newest_us: int | None) -> int:
-        """Update and return ``newest_us``, given the newest event time since any reset of a watermark."""
+        """Update and return ``newest_us``, given the newest event time since a watermark was last reset."""
         if self.newest_us is None and newest_us is not None:
             # Closings remembered before the first row get the newest event time of the first batch with rows.
             self.segments = [Segment(_at(segment.rows, newest_us), 0, ()) for segment in self.segments]
@@ -323,7 +323,7 @@ class ClosedKeys:
         return sum(self._remembered(segment).num_rows for segment in self.segments)
 
     def rehash(self, closings: Sequence[Segment]) -> None:
-        """Replace the closings by those of several buckets, merged so that each key occurs once."""
+        """Replace the closings by the closings of several buckets, merged so that each key occurs once."""
         kept = [part for part in map(self._remembered, closings) if part.num_rows]
         self.segments = [Segment(self._folded(kept), 0, ())] if kept else []
 

@@ -178,7 +178,7 @@ def as_stored(closings: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _disjoint(closings: pa.RecordBatch) -> pa.RecordBatch:
-    """Cut intervals where other intervals begin or end, and merge equal ones as ``folded`` does."""
+    """Cut intervals where other intervals begin or end, and merge equal pieces as ``folded`` does."""
     key, to = closings.column(KEY).to_numpy(), ends(closings)
     starts = np.unique(np.concatenate((key, to[to < GREATEST] + 1)))
     first, last = np.searchsorted(starts, key), np.searchsorted(starts, to, side="right")
@@ -269,7 +269,7 @@ def _meeting(keys: Int64s, closings: pa.RecordBatch) -> tuple[Int64s, Int64s]:
 
 
 def _repeated(first: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
-    """List the elements of runs, given each run's start and length: their run numbers and their indices."""
+    """Return the run number and the index of each element of runs, given each run's start and length."""
     run = np.repeat(np.arange(len(counts)), counts)
     return run, np.arange(len(run)) + np.repeat(first - np.cumsum(counts) + counts, counts)
 

@@ -47,7 +47,7 @@ class Limits:
 
     @contextmanager
     def limited(self, cursor: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
-        """Interrupt a cursor if the block takes longer than ``seconds``, and limit the growth of memory.
+        """Interrupt a cursor after ``seconds``; let the process grow by at most ``GROWTH_BYTES`` of memory.
 
         Raises:
             duckdb.InterruptException, duckdb.OutOfMemoryException, MemoryError: A limit was reached.

@@ -1,4 +1,4 @@
-"""Closed keys that are not finished yet, which means that a later result of a query can still have the key.
+"""Closed keys that are not finished yet: a later result of a query can still have such a key.
 
 Suppose side a has closed key k. Let T be the newest event time of the rows of a with key k that a query may
 use, and let w be the query's window on a. No later row of a has k, so no row of b can match a new row of a.

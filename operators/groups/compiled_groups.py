@@ -292,7 +292,7 @@ def compile_groups(family: FamilyPlan) -> CompiledGroups | None:
 
 
 def _value(function: str, digest: str, argument: _Argument) -> str:
-    """Return the SQL of a group's aggregate value, which is NULL if the argument is NULL for every pair."""
+    """Return the SQL of an aggregate; except for COUNT, it is NULL if all values of the argument are NULL."""
     if function == "count":
         return f"n_{digest}"
     if function in ("min", "max"):

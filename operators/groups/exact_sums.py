@@ -1,7 +1,7 @@
 """Exact sums of doubles: independent of order and batch boundaries, rounded once at the end.
 
-A double is a whole number of at most 53 bits, multiplied by a power of two. A sum is kept as a row of *limbs*
-of 28 bits each, like the digits of a number in base 2^28, and the bits of the whole number are added to them:
+A double is a whole number of at most 53 bits, multiplied by a power of two. A sum is kept as *limbs* of
+28 bits each, like the digits of a number in base 2^28, and the bits of the whole number are added to them:
 
     5.75 = 23 * 2^-2      limb 40          limb 41          limb 42         of 79
                           0b..1100 << ..   0b..0101          0

@@ -88,7 +88,7 @@ class OpenGroups:
             self.segments[-2:] = [Segment(self.compiled.merged([older.rows, newer.rows]), 0, ())]
 
     def close_keys(self, finished: pa.Table) -> pa.Table | None:
-        """Remove and return the groups of finished keys that have no interval, or None if there are none.
+        """Remove and return the groups without intervals whose keys are finished, or None if there are none.
 
         Args:
             finished: The keys: ``_key`` and, for hashed keys, ``0``, ``1`` ...

@@ -95,7 +95,7 @@ def held_terms(
         columns: Columns of this side that the new query needs.
 
     Returns:
-        Terms of which every held row meets at least one. No term implies another.
+        The terms. Every held row meets at least one term, and no term implies another.
     """
     if newest_us is None:
         return ()

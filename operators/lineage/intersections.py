@@ -13,8 +13,9 @@ import numpy as np
 from operators.kernels.keys import Codes, Int64s
 from operators.lineage.lineage import RowClasses
 
-#: If there are more possible combinations than this number, and more than codes, ``np.unique`` finds those
-#: that occur. Otherwise a table with an entry for each possible combination finds them faster.
+#: If there are more possible combinations than this number, and more than there are codes, ``np.unique``
+#: finds the combinations that occur. Otherwise a table with an entry for each possible combination finds them
+#: faster.
 MAX_DIRECT_COMBINATIONS = 1 << 20
 #: Up to this many combinations are not renumbered, because processing all of them is faster than finding the
 #: combinations that occur.

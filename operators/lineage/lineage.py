@@ -12,8 +12,9 @@ belongs to which filter (``segments.segment``). Queries of a family are numbered
 set of queries is an int with one bit per query. Rows with the same answers to all filters are of one *kind*
 (``indexes.row_kinds``). Rows of one kind can serve the same queries, so they form a *class*. There are few
 classes, so every decision about queries is made per class instead of per row. Rows of one kind are in several
-classes only if event times matter: a query may use rows from before its activation (``lineage.entitlement``)
-from some event time on, and the segment has rows before and after this time.
+classes only if their event times matter. Event times matter if a query may use rows from before its
+activation only from an event time t on (``lineage.entitlement``), and the segment has rows before and after
+t.
 """
 
 from __future__ import annotations

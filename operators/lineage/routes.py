@@ -10,8 +10,8 @@ on replay and in every plan version, and is never reused for another set.
 The number is computed by Zobrist hashing ("A new hashing method", 1970): each query id has a key, 63 bits of
 its hash, and a set's number is the xor of its members' keys. So the number depends only on the ids, not on
 their order, and two sets have the same number with a probability of 2^-63. For 22,000 sets of 450 out of
-1,000 queries, this takes 2 ms, plus 7 ms to convert the integers to arrays. Hashing the ids of each set as
-text would take a second.
+1,000 queries, Zobrist hashing takes 2 ms, plus 7 ms to convert the integers to arrays. Hashing the ids of
+each set as text would take a second.
 """
 
 from __future__ import annotations

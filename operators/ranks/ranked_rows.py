@@ -131,7 +131,7 @@ class RankedRows:
         return int(reached[0])
 
     def reached_by(self, side: str, key: Int64s, watermarks: Mapping[str, int | None]) -> Int64s | None:
-        """Return the bound of each key if rows count by key, int64[n], or None if no bound is known."""
+        """Return the bound of each key, int64[n], if rows count by key, or None if no bound is known."""
         least_us = self._least_male_us(side, watermarks)
         if least_us is None:
             return None

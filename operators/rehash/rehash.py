@@ -43,7 +43,7 @@ def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
     """Return one of the new buckets, whose segments are not stored yet.
 
     Args:
-        old: All old buckets after the same batch; each is read once, so that one at a time is in memory.
+        old: All old buckets after the same batch; each is read once, so only one must be in memory.
         number: Number of the new bucket.
         buckets: Number of all new buckets.
 

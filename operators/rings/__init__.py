@@ -1,4 +1,4 @@
-"""Rings of rows by key, for nested-loops and hash joins over windows: search and removal of expired rows.
+"""Rings of rows by key, which nested-loops and hash joins over windows search and clear of expired rows.
 
 Doors: ring_kernel, rings.
 """

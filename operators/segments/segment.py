@@ -211,7 +211,7 @@ class Segment:
         return self.alike
 
     def has_bit(self, bit: int) -> Bools:
-        """Return which rows pass the filter of a lineage bit, bool[n]: no row if it was not evaluated."""
+        """Return which rows pass a lineage bit's filter, bool[n]; no row if the filter was not evaluated."""
         if bit not in self.filters:
             return np.zeros(len(self), dtype=np.bool_)
         word, place = divmod(self.filters.index(bit), WORD_BITS)
@@ -324,7 +324,7 @@ class Segment:
 
         Args:
             segment_id: Name of the view.
-            patch: Stored id and length of the patch that the name contains; None if it contains no new patch.
+            patch: Stored id and length of the patch that the name adds; None if the name adds no patch.
         """
         assert self.origin is not None, "only stored rows can be viewed"
         lengths = dict(self.origin.segment.values)

@@ -126,7 +126,8 @@ def _translated(part: ExchangedRows, family: FamilyPlan, layout: SideLayout, ver
     kept = set(part.rows.schema.names)
     for name in layout.stored:
         names.append(COLUMN + name)
-        # A column is missing if only queries newer than these pairs read it. They do not use these pairs.
+        # A column is missing if only queries newer than these pairs read it. Such queries do not use these
+        # pairs.
         missing = COLUMN + name not in kept
         arrays.append(
             pa.nulls(rows, arrow_type(layout.types[name])) if missing else part.rows.column(COLUMN + name)

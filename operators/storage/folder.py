@@ -1,7 +1,7 @@
 """Folders: where segments, results, late rows and dead letters are stored.
 
     directory          the files themselves, on one machine or on a mount that all machines share
-    ObjectFolder       an object store has the files; each machine writes to a directory first, its cache
+    ObjectFolder       an object store has the files; each machine writes to its cache directory first
 
     write folder / name  ->  publish  ->  name it in a manifest  ->  fetch on any machine  ->  remove
 

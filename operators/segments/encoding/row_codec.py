@@ -28,7 +28,8 @@ _WIDE = ("int64", "uint64")
 _NARROWER = (np.uint8, np.uint16, np.uint32)
 #: Lineage words with at most this many distinct values are replaced by numbers of these values.
 _MOST_VALUES = 1 << 8
-#: Bytes of a distinct value in the metadata. Numbers pay from this many rows per distinct value.
+#: Bytes of a distinct value in the metadata. Words are replaced only if there are at least this many rows per
+#: distinct value.
 _VALUE_BYTES = 20
 
 

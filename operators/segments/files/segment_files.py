@@ -16,7 +16,7 @@ the JVM, which took about 8 ms per megabyte (many-keys workload, 2 cores).
 Rows are also sent from PACK to CHAIN in files if both run on one machine. Through Spark, they would be copied
 about twelve times, by sockets, Arrow, shuffle and sort. Usually the rows of a file are a complete segment.
 Then the file gets the segment's id as a second name, and nothing is written. The first name is removed with
-the other values that the batch drops. After a crash, leftover files in transit are removed (``sweep``),
+the other values that the batch drops. After a crash, files left in transit are removed (``sweep``),
 because a replayed batch sends their rows again.
 """
 
