@@ -9,7 +9,7 @@ Unavailable
 InternalError
 * CorruptPayload        bytes that reached a bucket are not a payload
 * CorruptSegment        stored bytes are not a segment of a known format
-* UnknownStateFormat    the stored state was written by another version
+* UnknownStateFormat    the stored state was written by another version of Sluice
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class CorruptSegment(InternalError):
 
 
 class UnknownStateFormat(InternalError):
-    """The stored state was written by another version."""
+    """The stored state was written by another version of Sluice."""
 
     code = "unknown-state-format"
 
 
 class PromiseBroken(Unavailable):
-    """A row repeats values that its stream promised not to repeat, and the contract says to stop.
+    """A row repeats values that its stream promised not to repeat; by the contract, this stops the engine.
 
     Attributes:
         stream: Name of the stream.
@@ -54,7 +54,8 @@ class PromiseBroken(Unavailable):
     def __init__(self, stream: str, key: str, position: int):
         super().__init__(
             f'a row of stream "{stream}" breaks a promise: {key} was closed before',
-            detail=f"The row has position {position}; the stream's contract says to stop.",
+            detail=f"The row has position {position}. By the stream's contract, a broken promise stops the "
+            "engine.",
             hint="Drop the batch with POST /api/v1/engine:skip, and correct the program that sends the "
             "punctuations.",
         )
@@ -96,11 +97,11 @@ class ExpressionFailed(InvalidInput):
 
 
 def expression_digest(sql: str) -> str:
-    """Return a digest of an expression that can be found in any text: 64 hexadecimal digits."""
+    """Return the digest by which an error text names an expression: 64 hexadecimal digits."""
     return sha256(sql.encode()).hexdigest()
 
 
 def find_failed_expression(text: str) -> str | None:
-    """Return the digest of the `ExpressionFailed` in a text, such as a trace; None if there is none."""
+    """Return the digest in an `ExpressionFailed` message within a text, or None if no message is found."""
     match = _FAILED.search(text)
     return None if match is None else match[1]

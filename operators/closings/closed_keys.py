@@ -1,4 +1,4 @@
-"""Keys that one side of a family has closed, in one bucket, until they can no longer affect a result.
+"""Keys that one side of a family has closed, kept in a bucket until they can no longer affect a result.
 
 Suppose side b has closed key k. No later row of b has k, so rows of a with k have no future partners. Stored
 rows of a with k may be removed; new rows of a with k probe, but are not stored. A later row of b with k
@@ -9,16 +9,16 @@ breaks the promise.
                                                          |<-- window on a -->|
                                                                              the closing is forgotten
 
-Let w be the window on a. Once b's watermark has passed T + w, every row of b that could match a dropped row
-of a is late. So a later row of b with k is treated as a row of a new key. T is an upper bound of the event
-times of the dropped rows of a. For rows stored before k was closed, T is set to the newest event time of a at
-that moment, which all buckets know. Rows of a that arrive after the closing are sent to all buckets of the
-key. So all buckets of a key remember the closing for the same time, whichever rows they store, and treat each
-row in the same way.
+Let T be an upper bound of the event times of the dropped rows of a, and let w be the window on a. Once b's
+watermark has passed T + w, every row of b that could match a dropped row of a is late. So a later row of b
+with k is treated as a row of a new key. When k is closed, T is set to the newest event time of either stream,
+which all buckets know. Rows of a with k that arrive later may increase T; they are sent to all buckets of k.
+So all buckets of k remember the closing for the same time, whichever rows they store, and treat each row in
+the same way.
 
-Closings are stored in segments, as rows are (``closing_rows``). A key may be in several segments: it stays
-closed while one of its closings is remembered. Closings up to ``floor_us`` count as forgotten, so segments
-need not be rewritten.
+Closings are stored in segments, as rows are (``closing_rows``). If several segments have closings of a key,
+the key stays closed while at least one of these closings is remembered. Closings with a time T up to
+``floor_us`` count as forgotten, so that segments need not be rewritten to remove them.
 """
 
 from __future__ import annotations
@@ -47,16 +47,17 @@ from operators.segments.encoding.row_codec import TS
 from operators.segments.layout import SideLayout
 from operators.segments.segment import Segment
 
-#: A segment is rewritten if at least one row in this many is dead.
+#: A segment is rewritten if at least one row in this many is dead, which means that its key is closed.
 WORTH_A_REWRITE = 4
-#: Minimum number of closings between two searches of the stored rows, since a search takes time even if it
-#: finds nothing.
+#: Minimum number of closings between two searches for dead rows, because a search takes time even if it finds
+#: none.
 LEAST_CLOSINGS = 16
-#: Two segments are merged unless the older one has more than this many times the closings of the newer one.
+#: Two segments are merged if the older segment has at most this many times the closings of the newer segment.
 _MERGED_RATIO = 2
-#: Rows are searched early once there are at least this many times the rows that the last search left.
+#: Once a side has at least this many times the rows that its last search left in the state, the next search
+#: follows after ``LEAST_CLOSINGS`` closings.
 _GROWN = 2
-#: Approximate number of stored rows per batch that are sampled to count rows with open keys.
+#: Approximate number of stored rows that are sampled in each batch to estimate how many have open keys.
 _SAMPLE = 1024
 _NO_KEYS = np.zeros(0, dtype=np.int64)
 
@@ -64,7 +65,7 @@ _NO_KEYS = np.zeros(0, dtype=np.int64)
 def closings_until_search(
     prices: PurgePrices, rows: int, segments: int, closings: int, males: int, killed: float
 ) -> float:
-    """Return the number of closings after which to search the rows of a side.
+    """Return the number of closings after which to search the stored rows of a side for dead rows.
 
     Dead rows are rows whose key is closed. Until a search removes them, rows of the other side (males) are
     compared with dead rows, too:
@@ -86,16 +87,16 @@ def closings_until_search(
     merged with segments, a male has the same cost per segment, regardless of the segment's number of rows.
     Then c_probe is this cost for all segments, divided by |S|.
 
-    Dead rows also take memory. So the result is the smaller of n and the number of closings after which so
-    many rows may be dead that segments are rewritten.
+    Dead rows also take memory. So the result is at most the number of closings after which segments are
+    expected to have enough dead rows to be rewritten.
 
     Args:
         prices: Calibrated prices.
         rows: Number of stored rows of the side.
         segments: Number of segments that contain these rows.
-        closings: Closings since the last search.
-        males: Rows of the other side since the last search.
-        killed: Number of stored rows that die with a closing, more than 0.
+        closings: Number of closings since the last search.
+        males: Number of rows of the other side that arrived since the last search.
+        killed: Average number of stored rows that become dead with each closing, more than 0.
     """
     if not rows:
         return LEAST_CLOSINGS
@@ -111,27 +112,29 @@ class ClosedKeys:
     Attributes:
         contract: Contract of the side.
         layout: Layout of the side.
-        window_us: Longest window on the other side.
+        window_us: Longest window on the other side, µs.
         segments: The closings, older ones first.
-        floor_us: Closings up to this time are forgotten; None if nothing is forgotten.
-        newest_us: Newest event time of either stream ever, even if a watermark has since been reset.
-        unpurged: Closings since the rows of the other side were last searched.
-        males: Rows of this side since the last search.
+        floor_us: Closings with times up to this one, µs, are forgotten; None if no closing is forgotten.
+        newest_us: Newest event time that either stream has ever had, µs, even if a watermark has since been
+            reset; None before the first row.
+        unpurged: Number of closings since the rows of the other side were last searched.
+        males: Number of rows of this side that arrived since the last search.
         killed: Average number of rows of the other side that died with each closing before the last search; 1
             before the first search.
-        kept: Rows of the other side that the last search left in the state, including dead rows.
-        discarded: New rows of the other side that were not stored in this batch because their key is closed.
-        purged: Rows of the other side that were removed from the state in this batch because their key is
-            closed.
-        violating: Rows of this side that broke a promise in this batch.
+        kept: Number of rows of the other side that the last search left in the state, including dead rows.
+        discarded: Number of new rows of the other side that were not stored in this batch because their key
+            is closed.
+        purged: Number of rows of the other side that were removed from the state in this batch because their
+            key is closed.
+        violating: Number of rows of this side that broke a promise in this batch.
         live: Estimated number of rows of the other side whose key is open at the end of the batch.
         died: Estimated number of rows of the other side whose key is open before the batch and closed after
             it.
-        arrived: Closings of this batch.
+        arrived: Number of closings that arrived in this batch.
         dead: Upper bound of the number of stored rows of the other side with closed keys: dead rows left by
-            the last search, less the dead rows that have left since.
-        dead_per_slice: The same upper bound for each slice of the other side, join by join; empty before the
-            first search under the plan in force.
+            the last search, minus dead rows removed since.
+        dead_per_slice: ``dead`` of each slice of the other side, join by join; empty before the first search
+            under the plan in force.
         last: Last row of a clustered side, as an edge (``clustered_closings``); None before the first row.
     """
 
@@ -170,7 +173,8 @@ class ClosedKeys:
         self.unpurged, self.males, self.killed = former.unpurged, former.males, former.killed
         self.dead, self.kept = former.dead, former.kept
         if former.lasts and not self.lasts and self.newest_us is not None:
-            # The former contract forgot nothing, so it did not extend the times of closings.
+            # Under the former contract no closing was forgotten, so the times of closings were not kept up to
+            # date: the newest event time is an upper bound for each of them.
             self.segments = [Segment(_at(s.rows, self.newest_us), 0, ()) for s in self.segments]
         if former.contract.clustered:
             self.last = former.last
@@ -180,7 +184,7 @@ class ClosedKeys:
 
         Args:
             rows: Rows of either side.
-            layout: Their layout.
+            layout: Layout of the rows.
         """
         found = np.zeros(len(rows), dtype=np.bool_)
         for segment in self.segments:
@@ -195,27 +199,27 @@ class ClosedKeys:
         return found
 
     def all_remembered(self) -> pa.RecordBatch | None:
-        """Return all remembered closings, merged so that each key occurs once; None if there are none."""
+        """Return all remembered closings, merged so that each key occurs once, or None if there are none."""
         parts = [part for part in map(self._remembered, self.segments) if part.num_rows]
         return folded(parts) if parts else None
 
     def remember(
         self, arrived: pa.RecordBatch | None, newest_us: int, extended: Sequence[pa.RecordBatch]
     ) -> None:
-        """Take over the closings of a batch.
+        """Remember the closings of a batch.
 
         Args:
             arrived: New closings, as returned by ``first_closings``.
-            newest_us: Newest event time of either stream so far.
-            extended: Closings of keys closed earlier, with the times of the other side's rows that have
-                arrived since.
+            newest_us: Newest event time of either stream so far, µs.
+            extended: Closings of keys that were closed earlier, with the event times of the other side's rows
+                that have arrived since with these keys.
         """
         parts = [part for part in extended if part.num_rows]
         if arrived is not None and arrived.num_rows:
             self.arrived = arrived.num_rows
             self.unpurged += arrived.num_rows
             arrived = _at(arrived, newest_us)
-            # Arrived closings are folded already.
+            # Arrived closings are already merged by key.
             rows = self._folded([*parts, arrived]) if parts else self._stored(arrived)
         elif parts:
             rows = self._folded(parts)
@@ -227,8 +231,8 @@ class ClosedKeys:
     def count_open(self, held: Sequence[Segment], arrived: pa.RecordBatch | None) -> None:
         """Count the other side's rows with open keys, and the rows whose keys the batch closes.
 
-        Dead rows stay in the state until they are removed. So the counts of removed rows do not tell how long
-        keys stay open. If there are many rows, only every nth row is checked.
+        Dead rows stay in the state until a search removes them. So the number of removed rows does not show
+        how long keys stay open. If there are many rows, only every nth row is counted, n times.
 
         Args:
             held: Stored rows of the other side.
@@ -247,7 +251,7 @@ class ClosedKeys:
         self.died += dying * step
 
     def see(self, newest_us: int | None) -> int:
-        """Return the newest event time of either stream ever, given the current newest time."""
+        """Update and return ``newest_us``, given the newest event time since a watermark was last reset."""
         if self.newest_us is None and newest_us is not None:
             # Closings remembered before the first row get the newest event time of the first batch with rows.
             self.segments = [Segment(_at(segment.rows, newest_us), 0, ()) for segment in self.segments]
@@ -273,13 +277,13 @@ class ClosedKeys:
         """Return whether the other side's rows should be searched for dead rows now.
 
         If the number of rows has grown much since the last search, there may be more dead rows than that
-        search suggests.
+        search suggests, so ``LEAST_CLOSINGS`` closings are enough.
 
         Args:
-            rows: Number of these rows.
+            rows: Number of stored rows of the other side.
             segments: Number of segments that contain these rows.
             prices: Prices of searching and probing.
-            after: Number of closings after which to search; None: the cheapest number.
+            after: Number of closings after which to search, or None for the cheapest number.
         """
         if after is None and rows < _GROWN * self.kept:
             counts = (rows, segments, self.unpurged, self.males)
@@ -290,9 +294,9 @@ class ClosedKeys:
         """Record the result of a search.
 
         Args:
-            found: Dead rows.
-            left: Dead rows that stay in the state.
-            kept: All rows that stay in the state.
+            found: Number of dead rows that the search found.
+            left: Number of dead rows that stay in the state.
+            kept: Number of all rows that stay in the state.
         """
         # Add one to both counts, so that a search that finds no dead rows does not put off the next search
         # forever.
@@ -319,7 +323,7 @@ class ClosedKeys:
         return sum(self._remembered(segment).num_rows for segment in self.segments)
 
     def rehash(self, closings: Sequence[Segment]) -> None:
-        """Take over closings of other buckets, merging duplicates."""
+        """Replace the closings by the closings of several buckets, merged so that each key occurs once."""
         kept = [part for part in map(self._remembered, closings) if part.num_rows]
         self.segments = [Segment(self._folded(kept), 0, ())] if kept else []
 
@@ -335,7 +339,7 @@ class ClosedKeys:
         return segment.rows.filter(pa.array(segment.ts > self.floor_us))
 
     def _merge(self) -> None:
-        """Merge the newest segments, to keep segments few and to rewrite each closing rarely."""
+        """Merge the newest segments, so that there are few segments and each closing is rarely rewritten."""
         while len(self.segments) > 1:
             older, newer = self.segments[-2:]
             if len(older) > _MERGED_RATIO * len(newer):
@@ -355,7 +359,7 @@ def first_closings(parts: Sequence[pa.RecordBatch], late_limit_us: int | None) -
 
     Args:
         parts: Closings from all partitions.
-        late_limit_us: Rows with an earlier event time are late and close nothing.
+        late_limit_us: Rows with an earlier event time are late and close no key; None if no row is late.
     """
     if late_limit_us is not None:
         parts = [p.filter(pa.array(p.column(TS).to_numpy() >= late_limit_us)) for p in parts]
@@ -365,12 +369,12 @@ def first_closings(parts: Sequence[pa.RecordBatch], late_limit_us: int | None) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClosedOpposite:
-    """Closings of the other side, as seen by the rows of one side in a batch.
+    """Closings of the other side, which decide in a batch which rows of one side can get no more matches.
 
-    No later row of the other side can match rows whose key it has closed:
+    No later row of the other side can match a row whose key the other side has closed:
 
-        key closed before the batch    stored rows were decided in the batch that closed it, new rows are now
-        key closed by the batch        all of its rows are decided now
+        key closed before the batch    stored rows were decided when it was closed; new rows are decided now
+        key closed by the batch        all rows with the key are decided now
 
     A closing is remembered until the other side's watermark has passed the rows of its key by the longest
     window. So if a stored row's windows are still open and its key has a remembered closing, the row was
@@ -378,7 +382,7 @@ class ClosedOpposite:
 
     Attributes:
         closed: Keys that the other side has closed before the batch.
-        arrived: Closings that arrived with the batch, or None.
+        arrived: Closings that arrived with the batch; None if there are none.
         layout: Layout of the rows.
     """
 
@@ -391,7 +395,7 @@ class ClosedOpposite:
 
         Args:
             rows: Rows of one segment.
-            fresh: Whether the rows are new in this batch.
+            fresh: True if the rows are new in this batch; False if they were stored in earlier batches.
         """
         if fresh:
             found = self.closed.closed(rows, self.layout)
@@ -408,6 +412,6 @@ class ClosedOpposite:
 
         Args:
             rows: Rows of one segment.
-            places: int64[n], ascending, indices of these rows.
+            places: int64[n], ascending, indices of the rows to check.
         """
         return self.closed.closed(rows.take(places), self.layout)

@@ -6,15 +6,15 @@
       20    29    +   42    sent to all buckets, for a range: closes 20 to 29
       17    17  950    0    stored: remembered until no row can match a row of that time
 
-Adjacent numbers are merged into one row (an interval) if their times of closing do not matter. So intervals
-are disjoint, and a stream that closes keys in order has few closings. If every stored closing closes a single
-number, there is no ``c.to``, since it would repeat ``_key``.
+Stored closings of adjacent numbers are merged into one row (an interval) if they are remembered equally long.
+So a stream that closes keys in order needs few rows. Intervals are disjoint. If every stored closing closes a
+single number, there is no ``c.to``, since it would repeat ``_key``.
 
-If ``_key`` is a hash, equal hashes do not mean equal keys. So the key columns follow it instead of ``c.to``.
-These columns have the types in which both sides are compared, so they can be filled from rows of either side.
-Rows are sorted by (key, position); ``_pos`` is the position of the punctuation in its stream.
+If ``_key`` is a hash, equal hashes do not mean equal keys. So rows contain the key columns in place of
+``c.to``. These columns have the types in which both sides are compared, so they can be filled from rows of
+either side. Rows are sorted by (key, position); ``_pos`` is the position of the punctuation in its stream.
 
-The constraints of a stream derive closings from its rows:
+If a stream is declared to be ordered or clustered by the key, its rows close keys:
 
     ordered, by at most 2       seq  7 4   9         a row of 9 closes all keys below 7
                                 closes  ..4     5 6
@@ -22,8 +22,8 @@ The constraints of a stream derive closings from its rows:
     clustered                   item 7 7   9   7     a row of 9 closes 7; the last row breaks the promise
                                 closes     7   9
 
-In a batch, a partition sees only its own rows. Runs that end between two partitions or two batches are found
-by buckets: each partition sends its first and its last row (its *edges*) to all buckets.
+Each partition of a batch is packed without knowledge of the others. So each partition sends its first and its
+last row (its *edges*) to all buckets, which find the runs that end between two partitions or two batches.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ BEHIND_ALL: Final = 2**63 - 1
 def closing_rows(
     layout: SideLayout, table: pa.Table, ts: Int64s | None, pos: Int64s, below: pa.Array | None = None
 ) -> tuple[pa.RecordBatch, Bools]:
-    """Return the closings of key values, unsorted, and which of them close a key: NULL closes no key.
+    """Return a closing per key value, unsorted, and which closings close a key: NULL closes no key.
 
     Args:
         layout: Layout of the side that closes the keys.
@@ -64,8 +64,8 @@ def closing_rows(
         ts: int64[n], event times of rows that close their own keys; None for punctuations, which are never
             late.
         pos: int64[n], positions of the punctuations or rows in their stream.
-        below: Ends of ranges, exclusive. Ranges begin at the values of the key; NULL at either end means
-            unbounded. The key must be exact and a whole number.
+        below: Ends of ranges, exclusive; None if single keys are closed. Ranges begin at the key values; NULL
+            at either end means unbounded. The key must be exact and a whole number.
     """
     key, valid = join_key(table, layout.key, layout.key_types)
     if ts is None:
@@ -81,11 +81,11 @@ def closing_rows(
 
 
 def closings_of(rows: Segment, own: SideLayout, chosen: Bools) -> pa.RecordBatch:
-    """Return closings with the times of rows, so that the closed keys are remembered longer.
+    """Return closings of the rows' keys, with the rows' times, so that the keys are remembered longer.
 
     Args:
-        rows: Rows of one side; the other side has closed their keys.
-        own: Their layout.
+        rows: Rows of one side; the other side has closed the keys of the chosen rows.
+        own: Layout of the rows.
         chosen: bool[n], which rows to use.
     """
     index = np.flatnonzero(chosen)
@@ -94,7 +94,7 @@ def closings_of(rows: Segment, own: SideLayout, chosen: Bools) -> pa.RecordBatch
 
 
 def constants(keys: Int64s) -> pa.RecordBatch:
-    """Return closings of exact keys, ascending, in the form of a punctuation's closings."""
+    """Return closings of exact keys, given in ascending order, as if a punctuation had closed the keys."""
     never = pa.array(np.full(len(keys), NEVER_LATE_US, dtype=np.int64))
     behind = pa.array(np.full(len(keys), BEHIND_ALL, dtype=np.int64))
     return pa.RecordBatch.from_arrays(
@@ -110,7 +110,7 @@ def ends(closings: pa.RecordBatch) -> Int64s:
 
 
 def folded(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return closings merged by key, with first position and latest time, sorted by (key, position)."""
+    """Merge closings of equal keys, keeping the first position and latest time; sort by (key, position)."""
     if not any(name.startswith(COLUMN) and name != TO for name in parts[0].schema.names):
         parts = [p if TO in p.schema.names else p.append_column(TO, p.column(KEY)) for p in parts]
     batch = pa.concat_batches(list(parts))
@@ -125,7 +125,7 @@ def folded(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _each_key_once(closings: pa.RecordBatch) -> pa.RecordBatch:
-    """Return closings of single keys, ascending, each key once."""
+    """Merge closings of single keys, so that each key occurs once; sort them by key."""
     key = closings.column(KEY).to_numpy()
     if (key[1:] > key[:-1]).all():
         return closings
@@ -167,7 +167,7 @@ def collapsed(closings: pa.RecordBatch, *, whenever: bool) -> pa.RecordBatch:
 
 
 def as_stored(closings: pa.RecordBatch) -> pa.RecordBatch:
-    """Return closings in stored form, without positions, and without ends if all are single keys."""
+    """Return closings in stored form: positions are 0, and ``TO`` is dropped if each closes a single key."""
     names = closings.schema.names
     closings = closings.set_column(
         names.index(POS), POS, pa.array(np.zeros(closings.num_rows, dtype=np.int64))
@@ -178,7 +178,7 @@ def as_stored(closings: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _disjoint(closings: pa.RecordBatch) -> pa.RecordBatch:
-    """Return intervals cut where others begin or end; each piece has its first position and latest time."""
+    """Cut intervals where other intervals begin or end, and merge equal pieces as ``folded`` does."""
     key, to = closings.column(KEY).to_numpy(), ends(closings)
     starts = np.unique(np.concatenate((key, to[to < GREATEST] + 1)))
     first, last = np.searchsorted(starts, key), np.searchsorted(starts, to, side="right")
@@ -199,9 +199,9 @@ def matching(rows: Segment, own: SideLayout, closings: pa.RecordBatch, *, behind
 
     Args:
         rows: Rows of either side of a family, sorted by key.
-        own: Their layout.
-        closings: Sorted by (key, position).
-        behind: Match only rows whose position is after the closing.
+        own: Layout of the rows.
+        closings: Closings, sorted by (key, position).
+        behind: True: a row matches only closings with lower positions; False: positions do not matter.
     """
     row, entry = _meeting(rows.key, closings)
     if behind:
@@ -233,11 +233,11 @@ def known(closings: pa.RecordBatch, others: pa.RecordBatch, key_types: Sequence[
 
 
 def closed_numbers(keys: Int64s, closings: pa.RecordBatch) -> Bools:
-    """Return which key numbers are closed, bool[n]; hash collisions are not ruled out.
+    """Return which key numbers are closed, bool[n]; a number with the hash of a closed key counts as closed.
 
     Args:
-        keys: int64[n], ascending, numbers of keys.
-        closings: Sorted by key; intervals are disjoint.
+        keys: int64[n], ascending, keys as numbers: their values if exact, else their hashes.
+        closings: Closings, sorted by key; intervals are disjoint.
     """
     found = np.zeros(len(keys), dtype=np.bool_)
     found[_meeting(keys, closings)[0]] = True
@@ -250,8 +250,8 @@ def _meeting(keys: Int64s, closings: pa.RecordBatch) -> tuple[Int64s, Int64s]:
     Each element of the shorter array is looked up in the longer one.
 
     Args:
-        keys: int64[n], ascending, numbers of keys.
-        closings: Sorted by key; intervals are disjoint.
+        keys: int64[n], ascending, keys as numbers.
+        closings: Closings, sorted by key; intervals are disjoint.
     """
     low, high = closings.column(KEY).to_numpy(), ends(closings)
     if not len(keys) or not len(low) or low[0] > keys[-1] or high[-1] < keys[0]:
@@ -269,7 +269,7 @@ def _meeting(keys: Int64s, closings: pa.RecordBatch) -> tuple[Int64s, Int64s]:
 
 
 def _repeated(first: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the run number and the index of each element of runs, given their starts and lengths."""
+    """Return the run number and the index of each element of runs, given each run's start and length."""
     run = np.repeat(np.arange(len(counts)), counts)
     return run, np.arange(len(run)) + np.repeat(first - np.cumsum(counts) + counts, counts)
 
@@ -281,7 +281,7 @@ def equal_numbers(keys: Int64s, ascending: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def key_columns(closings: pa.RecordBatch, rows: Int64s) -> list[pa.Array]:
-    """Return the stored key columns of some closings; an empty list if keys are exact."""
+    """Return the stored key columns of some closings, or an empty list if keys are exact."""
     names = [name for name in closings.schema.names if name.startswith(COLUMN)]
     return [closings.column(name).take(pa.array(rows)) for name in names]
 
@@ -304,11 +304,11 @@ def _combined(column: pa.ChunkedArray) -> pa.Array:
 
 
 def ordered_closings(rows: pa.RecordBatch, slack: int) -> pa.RecordBatch:
-    """Return the closings of an ordered stream: each row closes the keys not closed before it.
+    """Return the closings of an ordered stream: a new greatest key closes keys more than ``slack`` below it.
 
     Args:
         rows: Rows in the form of closings of their own keys, which are whole numbers, sorted by position.
-        slack: Maximum amount by which a number may be less than the greatest number before it.
+        slack: Maximum amount by which a key may be less than the greatest key before it.
     """
     key = rows.column(KEY).to_numpy()
     best = np.maximum.accumulate(key) if len(key) else key
@@ -331,7 +331,7 @@ def ordered_closings(rows: pa.RecordBatch, slack: int) -> pa.RecordBatch:
 def clustered_closings(
     rows: pa.RecordBatch, valid: Bools, key_types: Sequence[str]
 ) -> tuple[pa.RecordBatch, Bools, pa.RecordBatch]:
-    """Return the keys whose runs end within a partition, and the edges of the partition.
+    """Return closings of the keys whose runs end within a partition, and the edges of the partition.
 
     Args:
         rows: Rows in the form of closings of their own keys, sorted by position; at least one.
@@ -339,8 +339,8 @@ def clustered_closings(
         key_types: Common type of each key pair.
 
     Returns:
-        The closings; bool[] that tells which of them close a key; and the first and last row. ``_ts`` of an
-        edge is 1 if it has a key, else 0.
+        The closings; which closings close a key, bool[]; and the edges, which are the first and the last row.
+        ``_ts`` of an edge is 1 if the row has a key, else 0.
     """
     same = _same(rows.slice(0, rows.num_rows - 1), rows.slice(1), key_types)
     same = (same & valid[:-1] & valid[1:]) | (~valid[:-1] & ~valid[1:])
@@ -354,7 +354,7 @@ def clustered_closings(
 def between_edges(
     before: pa.RecordBatch | None, edges: Sequence[pa.RecordBatch], key_types: Sequence[str]
 ) -> tuple[pa.RecordBatch | None, pa.RecordBatch | None]:
-    """Return the keys whose runs end between partitions, and the last row of the batch.
+    """Return closings of the keys whose runs end between partitions, and the last row of the batch.
 
     Args:
         before: Last row of the previous batches, in the form of an edge; None before the first row.
@@ -362,14 +362,15 @@ def between_edges(
         key_types: Common type of each key pair.
 
     Returns:
-        Closings, or None; the last row, or None.
+        The closings, or None if no run ends between partitions; and the last row, or None if there is none.
     """
     ordered = sorted(edges, key=lambda each: int(each.column(POS)[0].as_py()))
     if not ordered:
         return None, before
     rows = pa.concat_batches([*(() if before is None else (before,)), *ordered])
     skipped = 1 if before is None else 0
-    # Of "before, first, last, first, last" the pairs (before, first) and (last, first) are compared.
+    # In the sequence "before, first, last, first, last", the pairs (before, first) and (last, first) are
+    # compared, because a run ends between partitions if the two rows of such a pair differ in their keys.
     left = np.arange(skipped, rows.num_rows - 1, 2)
     lasts, firsts = rows.take(pa.array(left)), rows.take(pa.array(left + 1))
     valid = lasts.column(TS).to_numpy() == 1
@@ -382,7 +383,7 @@ def between_edges(
 
 
 def _same(one: pa.RecordBatch, other: pa.RecordBatch, key_types: Sequence[str]) -> Bools:
-    """Return at which indices two batches have the same key, bool[n]."""
+    """Return at which indices two batches of equal length have equal keys, bool[n]."""
     same: Bools = one.column(KEY).to_numpy() == other.column(KEY).to_numpy()
     if not is_exact(key_types) and same.any():
         index = np.flatnonzero(same)

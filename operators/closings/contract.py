@@ -5,8 +5,8 @@ unique in some of the key columns closes the key of each new row. A stream clust
 a key when the next key arrives. A stream ordered by the key closes all keys that are less than the greatest
 key by more than an allowed amount.
 
-Families with windows of rows use no contract, because they count rows of any key. Ordered families use no
-contract either, because closings are forgotten by event time.
+Families with windows of rows use no contract, because such a window counts rows of all keys. Ordered families
+use no contract either, because closings are forgotten by event time.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class SideContract:
 
     Attributes:
         stream: Name of the stream.
-        on: Columns whose values a punctuation must fix, and no others; None: punctuations close no key.
+        on: A punctuation closes a key if it fixes exactly these columns; None if punctuations close no key.
         unique: True if each row closes its own key.
-        clustered: True if the end of a run of rows closes its key.
-        slack: Maximum amount by which a key may be less than the greatest key before it; lesser keys are
-            closed. None if keys have no order.
+        clustered: True if a run of rows with equal keys closes the key when it ends.
+        slack: Maximum amount by which a key may be less than the greatest key before it; all lesser keys are
+            closed. None if the stream is not ordered by the key.
         stops: True if a row that breaks a promise stops the engine; otherwise it is dropped.
-        remember_us: Minimum time for which closings are remembered, µs of event time; None: forever.
+        remember_us: Minimum time for which closings are remembered, µs of event time; None means forever.
     """
 
     stream: str
@@ -48,7 +48,7 @@ class SideContract:
 
 
 def side_contract(family: FamilyPlan, side: str, stream: Stream) -> SideContract | None:
-    """Return the part of its stream's contract that a side can use; None if there is none.
+    """Return the part of the stream's contract that a side can use, or None if it can use no part.
 
     Args:
         family: The family, with its queries.

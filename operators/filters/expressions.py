@@ -2,7 +2,7 @@
 
 The planner supplies filters, residual predicates and select lists as DuckDB SQL. The tests' independent
 oracle also evaluates expressions with DuckDB, so an expression has the same meaning everywhere. The planner
-emits only SQL that turns a failing value into NULL.
+emits only SQL that returns NULL where an expression fails on a value.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Number = TypeVar("Number", np.bool_, np.uint64)
 
 
 def evaluate_filters(table: pa.Table, predicates: Sequence[str]) -> list[Bools]:
-    """Evaluate predicates over the bare columns of a table.
+    """Evaluate predicates over the rows of a table, whose columns are named without a prefix.
 
     Args:
         table: n rows of one stream.
-        predicates: DuckDB texts.
+        predicates: Predicates as DuckDB SQL.
 
     Returns:
         One bool[n] per predicate; NULL counts as False.
@@ -48,8 +48,8 @@ def evaluate_residuals(
     Args:
         a: Columns of the rows of a, length n each.
         b: Columns of the rows of b, length n each.
-        rows: n.
-        predicates: DuckDB texts.
+        rows: Number of pairs, n.
+        predicates: Predicates as DuckDB SQL.
 
     Returns:
         One bool[n] per predicate; NULL counts as False.
@@ -63,7 +63,7 @@ def evaluate_groups(values: pa.Table, predicates: Sequence[str]) -> list[Bools]:
 
     Args:
         values: n groups, columns ``g_<name>``.
-        predicates: DuckDB texts.
+        predicates: Predicates as DuckDB SQL.
 
     Returns:
         One bool[n] per predicate; NULL counts as False.
@@ -102,14 +102,14 @@ def select_values(
     """Evaluate SQL expressions whose values are never NULL.
 
     Args:
-        table: n rows, known as ``"rows"``.
-        texts: DuckDB texts.
-        predicates: The predicates inside the texts; a predicate that fails is named in the error.
+        table: n rows, which the SQL names ``"rows"``.
+        texts: Expressions as DuckDB SQL.
+        predicates: The predicates inside the expressions; a predicate that fails is named in the error.
         source: Table expression from which the values are selected.
         kind: Type of all values.
 
     Returns:
-        kind[n] for each text.
+        An array kind[n] for each expression.
 
     Raises:
         ExpressionFailed: A predicate takes too much time or memory (``filters.limits``).
@@ -148,14 +148,14 @@ def evaluated(
     Args:
         a: Columns of the rows of a, length n each.
         b: Columns of the rows of b, length n each.
-        rows: n, at least 1.
-        texts: DuckDB texts by the name of their result column.
+        rows: Number of pairs, n, at least 1.
+        texts: Expressions as DuckDB SQL, by the name of their result column.
 
     Returns:
-        n values of each text.
+        A column of n values for each expression.
 
     Raises:
-        ExpressionFailed: A text takes too much time or memory (``filters.limits``).
+        ExpressionFailed: An expression takes too much time or memory (``filters.limits``).
     """
     if not texts:
         return pa.table({})
@@ -177,7 +177,7 @@ def _limited(table: pa.Table, seconds: float) -> Iterator[duckdb.DuckDBPyConnect
 
 
 def _failed(table: pa.Table, predicates: Sequence[str], source: str, error: Exception) -> Exception:
-    """Return the error of the first predicate that reaches a limit on its own, else the given error."""
+    """Return an error that names the first predicate that alone reaches a limit, or else the given error."""
     for text in predicates:
         try:
             with _limited(table, TIME_LIMIT_S) as cursor:
@@ -191,7 +191,7 @@ def _failed(table: pa.Table, predicates: Sequence[str], source: str, error: Exce
 
 @functools.cache
 def _connection() -> duckdb.DuckDBPyConnection:
-    """One in-memory database per worker process, with one thread, since Spark runs a task per core."""
+    """Open the worker process's in-memory database, with one thread, because Spark runs a task per core."""
     return duckdb.connect(
         config={
             "threads": 1,

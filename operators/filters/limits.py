@@ -34,7 +34,7 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class Limits:
-    """Limits of all evaluations of a process, checked by one thread, since a thread start takes 1 ms."""
+    """Limits of all evaluations of a process, checked by one thread, because starting a thread takes 1 ms."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,7 +47,7 @@ class Limits:
 
     @contextmanager
     def limited(self, cursor: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
-        """Interrupt a cursor if the block takes too long; let memory grow by at most ``GROWTH_BYTES``.
+        """Interrupt a cursor after ``seconds``; let the process grow by at most ``GROWTH_BYTES`` of memory.
 
         Raises:
             duckdb.InterruptException, duckdb.OutOfMemoryException, MemoryError: A limit was reached.
@@ -79,8 +79,8 @@ class Limits:
                         cursor.interrupt()
 
     def _end(self) -> None:
-        # The thread must end before the process does: it refers to DuckDB's objects, which would be reported
-        # as leaks.
+        # The thread must end before the process, because the thread refers to DuckDB's objects, which would
+        # be reported as leaks.
         self._ending.set()
         self._thread.join()
 

@@ -1,4 +1,4 @@
-"""Closed keys that wait until they are finished: no later result of a query can have the key.
+"""Closed keys that are not finished yet: a later result of a query can still have such a key.
 
 Suppose side a has closed key k. Let T be the newest event time of the rows of a with key k that a query may
 use, and let w be the query's window on a. No later row of a has k, so no row of b can match a new row of a.
@@ -47,7 +47,7 @@ class WaitingKeys:
         segments: The keys, in at most one segment: ``_ts`` is the other side's watermark at which the key is
             finished; ``_pos`` is twice the query id, plus 1 for side b.
         entering: Queries that enter the plan in this batch.
-        closings: Closings since finished keys were last emitted.
+        closings: Number of closings since finished keys were last emitted.
     """
 
     columns: int
@@ -59,7 +59,7 @@ class WaitingKeys:
         """Continue with the keys that waited under the previous plan version.
 
         Args:
-            former: The keys.
+            former: The keys that waited under the previous plan version.
             queries: Queries of this version that have result punctuations.
             sides: Sides whose closings are still remembered.
         """
@@ -71,7 +71,7 @@ class WaitingKeys:
                 self.segments.append(Segment(segment.filter(kept).rows, 0, ()))
 
     def take_rows(self, other: WaitingKeys, number: int, buckets: int) -> None:
-        """Take over another bucket's keys whose home is bucket ``number`` of ``buckets``."""
+        """Take over the keys of another bucket that belong to bucket ``number`` of ``buckets`` now."""
         self.closings = max(self.closings, other.closings)
         for segment in other.segments:
             own = segment.filter(bucket_of(segment.key, buckets) == number)
@@ -107,11 +107,11 @@ class WaitingKeys:
             self._keep([*self.segments, Segment(added, 0, ())])
 
     def finish(self, watermarks: Mapping[str, int | None], *, together: bool = False) -> pa.Table | None:
-        """Remove the finished keys and return them; None if there are none.
+        """Remove the finished keys and return them, or return None if no key is finished.
 
         Args:
             watermarks: Watermark per side at the end of the batch, µs.
-            together: Whether to return a key only when it is finished for all queries.
+            together: True: return a key only when it is finished for all queries that it waits for.
 
         Returns:
             A row per key: ``_key``; the columns ``0``, ``1`` ... of hashed keys; and ``queries``, the
@@ -163,7 +163,7 @@ class WaitingKeys:
         return self.has_match()
 
     def has_match(self) -> bool:
-        """Return whether both sides may have closed the same waiting key; compare hashes only."""
+        """Return whether both sides may have closed the same waiting key, judged by hashes of keys only."""
         if not self.segments:
             return False
         waiting = self.segments[0]
@@ -172,7 +172,7 @@ class WaitingKeys:
         return bool((same & (waiting.pos[1:] >> 1 == waiting.pos[:-1] >> 1)).any())
 
     def _without_finished(self, added: pa.RecordBatch, known: Bools) -> pa.RecordBatch:
-        """Return the added keys, except those already finished because the other side closed them."""
+        """Return the added keys without keys that are already finished because the other side closed them."""
         tables = {
             "added": _plain(Segment(added, 0, ())).append_column("known", pa.array(known)),
             "waiting": _plain(self.segments[0] if self.segments else Segment(added.slice(0, 0), 0, ())),
@@ -184,7 +184,7 @@ class WaitingKeys:
         return _segment(select_table(tables, text)).rows
 
     def _keep(self, segments: Sequence[Segment]) -> None:
-        """Keep the first closing of each key, query and side."""
+        """Let the keys of some segments wait, with the first closing of each key, query and side."""
         if not self.columns:
             arrays = {
                 KEY: [s.key for s in segments],

@@ -2,7 +2,7 @@
 
     pairs of a batch --> partials: one row per (group, route)          add up in any order
                              plus one per (group, route, sum of doubles, bin)
-    partials of a closed group --> one row per query that has it       values that outputs read
+    partials of a closed group --> one row per query of the group      values that outputs read
 
 A partial is the partial value of a group for one route, that is, for pairs with the same set of queries. So
 each pair is added once, however many queries it belongs to. When a group is closed, each query adds up the
@@ -35,7 +35,8 @@ from operators.segments.segment import COLUMN
 #: End time of groups without intervals, later than any watermark.
 NEVER_US = 2**62
 
-#: Columns that, with the key columns, identify a partial: partials that agree in all of them are added up.
+#: Columns that identify a partial together with the key columns: partials with equal values in all these
+#: columns are added up.
 _PLACE = (KEY, TS, "width", "route", "of", "bin")
 
 
@@ -49,7 +50,7 @@ class _Argument:
 
     @property
     def summed(self) -> str | None:
-        """Type of the exact partial sums; None if there are no sums, or if they are sums of doubles."""
+        """Type of the exact partial sums, or None if no query needs sums or the argument is a double."""
         if self.type == "double" or not self.functions & {"sum", "avg"}:
             return None
         scale = self.type.removesuffix(")").rpartition(",")[2] if self.type.startswith("decimal") else "0"
@@ -57,7 +58,7 @@ class _Argument:
 
     @property
     def sums_doubles(self) -> bool:
-        """Return whether sums of the argument are kept as limbs."""
+        """Return whether sums of the argument are kept as limbs (``exact_sums``)."""
         return self.type == "double" and bool(self.functions & {"sum", "avg"})
 
 
@@ -66,7 +67,7 @@ class CompiledGroups:
     """Groups of a family.
 
     Attributes:
-        queries: Grouping by query id.
+        queries: Grouping of each query, by query id.
         key: Key columns of side a.
         key_types: Common type of each key pair.
         carried_a: Columns of a that pairs contain.
@@ -98,7 +99,7 @@ class CompiledGroups:
 
         Args:
             pairs: Pairs with the columns of a result file.
-            routes: Their routes.
+            routes: Routes of the pairs.
         """
         rows = self._evaluated(pairs)
         place, ids = routes.sets.listed().members()
@@ -130,7 +131,7 @@ class CompiledGroups:
         return _one(select_table({"pairs": rows, "widths": widths}, text))
 
     def of_keys(self, part: pa.RecordBatch, keys: pa.Table, *, chosen: bool) -> pa.RecordBatch:
-        """Return the partials of groups without intervals that have certain keys, or all other partials.
+        """Return the partials of certain keys among the groups without intervals, or all other partials.
 
         Args:
             part: Partials.
@@ -151,7 +152,7 @@ class CompiledGroups:
         return _one(select_table({**_named([part]), "finished": keys}, text))
 
     def merged(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        """Add up the partials of several batches, without arguments that no query reads.
+        """Add up the partials of several batches; drop arguments that no query reads any more.
 
         Args:
             parts: Partials of this or an earlier plan version; at least one batch.
@@ -165,7 +166,7 @@ class CompiledGroups:
         return _one(select_table(_named(parts), text))
 
     def closed(self, parts: Sequence[pa.RecordBatch], routes: RouteTable) -> pa.Table:
-        """Return the values of each query's groups that satisfy HAVING.
+        """Return the values of the groups of each query that satisfy the query's HAVING.
 
         Args:
             parts: All partials of the groups; at least one batch.
@@ -188,7 +189,7 @@ class CompiledGroups:
             f'GROUP BY query, width, {quoted(TS)}, {", ".join(keys)}, "of", bin ORDER BY {order}'
         )
         sums = select_table({"members": members, **_named(parts)}, text)
-        # The first row of each group has its values; the others are parts of sums of doubles.
+        # The first row of each group has the group's values; its other rows are parts of sums of doubles.
         of = sums.column("of")
         main = pc.equal(of, "").to_numpy()
         group = np.cumsum(main) - 1
@@ -226,7 +227,7 @@ class CompiledGroups:
         return groups.filter(pa.array(kept))
 
     def _evaluated(self, pairs: pa.RecordBatch) -> pa.Table:
-        """Return the values of each pair that partials need: route, time, position, key, arguments."""
+        """Compute each pair's values from which partials are made: route, time, position, key, arguments."""
         a = {name: pairs.column(f"a_{name}") for name in self.carried_a}
         b = {name: pairs.column(f"b_{name}") for name in self.carried_b}
         key, _ = join_key(pa.table(a), self.key, self.key_types)
@@ -261,7 +262,7 @@ class CompiledGroups:
         return ", ".join(sums)
 
     def _all(self, parts: Sequence[pa.RecordBatch]) -> str:
-        """Return a SELECT over all partials; columns that a partial does not have are NULL."""
+        """Return a SELECT over all batches of partials; columns that a batch does not have are NULL."""
         empty = [f"CAST(NULL AS BIGINT) AS {name}" for name in ("rows", "l0", "l1", "l2")]
         for digest, argument in self.arguments.items():
             empty.append(f"CAST(NULL AS BIGINT) AS n_{digest}")
@@ -278,7 +279,7 @@ class CompiledGroups:
 
 
 def compile_groups(family: FamilyPlan) -> CompiledGroups | None:
-    """Compile the groups of a family; None if its results are pairs."""
+    """Compile the groups of a family, or return None if its results are pairs."""
     if not family.has_groups:
         return None
     return CompiledGroups(
@@ -291,7 +292,7 @@ def compile_groups(family: FamilyPlan) -> CompiledGroups | None:
 
 
 def _value(function: str, digest: str, argument: _Argument) -> str:
-    """Return the SQL of a group's aggregate value; NULL if no pair has a value."""
+    """Return the SQL of an aggregate; except for COUNT, it is NULL if all values of the argument are NULL."""
     if function == "count":
         return f"n_{digest}"
     if function in ("min", "max"):
@@ -324,7 +325,7 @@ def _named(parts: Sequence[pa.RecordBatch]) -> dict[str, pa.Table]:
 
 
 def _one(table: pa.Table) -> pa.RecordBatch:
-    """Return partials as the rows of a segment."""
+    """Return a table of partials as rows in the form of a segment."""
     batches = table.combine_chunks().to_batches()
     rows = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
     return rows.rename_columns([n if n in (KEY, TS, POS) else f"{COLUMN}{n}" for n in rows.schema.names])

@@ -1,14 +1,15 @@
 """Exact sums of doubles: independent of order and batch boundaries, rounded once at the end.
 
-A double is a whole number of at most 53 bits, multiplied by a power of two. The bits of the whole number are
-added into *limbs*, which stand for 28 bits each, like the digits of a number in base 2^28:
+A double is a whole number of at most 53 bits, multiplied by a power of two. A sum is kept as *limbs* of
+28 bits each, like the digits of a number in base 2^28, and the bits of the whole number are added to them:
 
     5.75 = 23 * 2^-2      limb 40          limb 41          limb 42         of 79
                           0b..1100 << ..   0b..0101          0
 
-Sums of whole numbers do not depend on the order; carries are propagated at the end. A value changes three
-consecutive limbs, each by less than 2^29, so the sum of 2^34 values fits into 64 bits. Only these three limbs
-are stored, with the number of the first limb (``bin``), so sums of values of similar size take little space.
+Sums of whole numbers do not depend on the order of addition. Carries are propagated at the end. A value
+changes three consecutive limbs, each by less than 2^29, so the sum of 2^34 values fits into 64 bits. Only
+these three limbs are stored, with the number of the first limb (``bin``), so sums of values of similar size
+take little space.
 
 Infinities and NaN are counted in separate bins.
 
@@ -42,7 +43,7 @@ NAN, INFINITE, MINUS_INFINITE = 1000, 1001, 1002
 
 
 class Limbs(NamedTuple):
-    """Limbs of n values: the first limb (bin) of each, and its parts of three limbs; int64[n] each."""
+    """Limbs of n values, int64[n] each: number of the first limb (bin), and amounts to add to three limbs."""
 
     bins: Int64s
     low: Int64s
@@ -109,7 +110,7 @@ def _rounded(digits: Int64s) -> float:
         sign = -1.0
         for place in range(len(digits)):
             digits[place] = -digits[place]
-        # The carry of -1 stood for the negative sign, so the negated number has no carry.
+        # The carry of -1 was the negative sign, so the negated number has no carry.
         _carried(digits)
     top = len(digits) - 1
     while top >= 0 and digits[top] == 0:

@@ -1,14 +1,14 @@
-"""Open groups of one family and bucket: partials of groups that may still get pairs.
+"""Open groups of one family in one bucket: partials of groups that may still get pairs.
 
     event time   --|---- 9:00 ----|---- 10:00 ----|---- 11:00 --->
                                   min of both watermarks
                     closed: emitted now           open
 
-The event time of a pair is the event time of its later row. Of the two rows of a pair, the one that arrives
-last is not late, so its event time is at least its stream's watermark at the start of its batch. So the
-pair's event time is at least the smaller of the two watermarks. Once the smaller watermark has passed the end
-of an interval, no later batch adds a pair to it. Then its groups are emitted, once for each query, in the
-same batch under every strategy. When a query leaves the plan, its open groups are emitted in the same batch.
+The event time of a pair is the event time of its later row. The row of a pair that arrives last is not late:
+its event time is at least the watermark of its stream at the start of the batch. So the pair's event time is
+at least the smaller of the two watermarks. Once the smaller watermark has passed the end of an interval, no
+later batch adds a pair to the interval. Then the groups of the interval are emitted, once for each query, in
+the same batch under every strategy. The open groups of a query are also emitted when it leaves the plan.
 
 All pairs of a key are in one bucket, because families with groups are never replicated.
 """
@@ -32,13 +32,13 @@ from operators.lineage.routes import RouteCounts, query_key
 from operators.segments.encoding.row_codec import KEY, POS, TS
 from operators.segments.segment import Segment, timestamps
 
-#: Two segments are merged unless the older one has more than this many times the partials of the newer one.
+#: Two segments are merged if the older segment has at most this many times the partials of the newer segment.
 _MERGED_RATIO = 2
 
 
 @dataclass(slots=True, eq=False)
 class OpenGroups:
-    """Open groups.
+    """Open groups of one family in one bucket.
 
     Attributes:
         compiled: Groups of the family, compiled for the plan version in force.
@@ -57,7 +57,7 @@ class OpenGroups:
         self.segments, self.routes = former.segments, former.routes
 
     def take_rows(self, other: OpenGroups, number: int, buckets: int) -> None:
-        """Take over another bucket's groups whose keys belong to this bucket.
+        """Take over the groups of another bucket whose keys belong to this bucket now.
 
         Args:
             other: The groups of the other bucket.
@@ -77,7 +77,7 @@ class OpenGroups:
 
         Args:
             pairs: Pairs with the columns of a result file.
-            routes: Their routes.
+            routes: Routes of the pairs.
         """
         self.routes = routes if self.routes is None else combined([self.routes, routes])
         self.segments.append(Segment(self.compiled.partials(pairs, routes), 0, ()))
@@ -88,7 +88,7 @@ class OpenGroups:
             self.segments[-2:] = [Segment(self.compiled.merged([older.rows, newer.rows]), 0, ())]
 
     def close_keys(self, finished: pa.Table) -> pa.Table | None:
-        """Remove and return the groups without intervals for finished keys; None if there are none.
+        """Remove and return the groups without intervals whose keys are finished, or None if there are none.
 
         Args:
             finished: The keys: ``_key`` and, for hashed keys, ``0``, ``1`` ...
@@ -111,7 +111,7 @@ class OpenGroups:
         return self._closed(due, "punctuation") if due else None
 
     def close(self, watermarks: Iterable[int | None]) -> pa.Table | None:
-        """Remove and return the groups whose intervals get no more pairs; None if there are none.
+        """Remove and return the groups whose intervals get no more pairs, or None if there are none.
 
         Args:
             watermarks: Watermarks of both streams at the end of the batch, µs.
@@ -134,7 +134,7 @@ class OpenGroups:
         return closed
 
     def leave(self, query_ids: Iterable[int]) -> pa.Table | None:
-        """Return the open groups of queries that leave the plan; None if they have none."""
+        """Return the values of the open groups of queries that leave the plan, or None if they have none."""
         leaving = {i: self.compiled.queries[i] for i in query_ids}
         if not leaving or not self.segments:
             return None
@@ -152,11 +152,11 @@ class OpenGroups:
         return int(np.unique(np.concatenate(places, axis=1), axis=1).shape[1])
 
     def facts(self) -> dict[str, Any]:
-        """Return facts about the groups for the bucket's manifest; segments are listed separately."""
+        """Return the routes in the form of the bucket's manifest, which lists the segments separately."""
         return {"routes": None if self.routes is None else b64encode(self.routes.encode()).decode()}
 
     def restore(self, facts: Mapping[str, Any]) -> None:
-        """Restore the facts returned by ``facts``."""
+        """Restore the routes from the result of ``facts``."""
         routes = facts["routes"]
         self.routes = None if routes is None else RouteTable.decode(b64decode(routes))
 
@@ -179,7 +179,7 @@ class OpenGroups:
 def group_results(
     parts: Sequence[pa.Table], plan_version: int, batch: int
 ) -> tuple[pa.RecordBatch, RouteCounts] | None:
-    """Return closed groups as rows of a result file, and their routes; None if there are none.
+    """Return closed groups as rows of a result file, and their routes, or None if there are no groups.
 
     Args:
         parts: Results of ``OpenGroups.close`` and ``leave``.

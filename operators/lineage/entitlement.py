@@ -3,14 +3,15 @@
 A query with ``backfill: none`` may use the rows processed since its activation. A query with
 ``backfill: state`` may also use rows *held* at its activation. A row is held if some query of the previous
 plan version keeps it: that query is itself entitled to the row, the row passes its filter, and its window
-still reaches from the opposite watermark to the row. Unfolding this recursion gives an OR of terms over facts
-that every row has (lineage, event time, plan version). So nothing is written per row, and rows that are kept
-too long (slack in the state) never affect answers.
+still reaches from the opposite watermark to the row. Unfolding this recursion gives an OR of terms over
+values that every row has (lineage, event time, plan version). So nothing is written per row, and rows that
+are kept too long (slack in the state) never affect answers.
 
-Each term is one way in which a row can have been handed on from query to query. A term is dropped when the
-last row for which it can hold has expired. But if queries with new filters enter and leave faster than their
-rows expire, the number of terms grows with the generations of queries like the Fibonacci numbers. If there
-are more than ``MOST_TERMS``, the answer is stored as one more lineage bit of the rows (``settled``).
+Each term describes one sequence of queries that have held a row one after another. A term is dropped when the
+last row that can meet the term has expired. But if queries with new filters enter and leave faster than their
+rows expire, the number of terms grows with the generations of queries like the Fibonacci numbers. If a query
+has more than ``MOST_TERMS`` terms, the result of their OR is stored in each row as one more lineage bit
+(``settled``).
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from operators.kernels.keys import Bools
 from operators.segments.segment import Segment
 
 NO_TIME_BOUND = -(2**62)
-#: Newest event time of a term's rows, if it is unknown.
+#: Upper bound of the event times of a term's rows, if no bound is known.
 NO_NEWEST = 2**62
 
 #: Maximum number of terms per query and side. With this many terms, checking a row costs as much as writing a
-#: bit for it.
+#: bit for the row.
 MOST_TERMS = 32
 #: Lineage bits of settled terms are numbered from here, one per query id; bits of filters count up from 0.
 SETTLED_BITS = 2**40
@@ -41,10 +42,10 @@ class Term:
     Attributes:
         bits: Lineage bits that must all be set in the row.
         epoch_min: Least plan version under which the row was processed.
-        t_min_us: Least event time of the row, µs: the holder's window still reached it.
+        t_min_us: Least event time, µs, that the window of the query that held the row still reached.
         columns: Columns that must be readable from the row's segment.
-        t_max_us: Upper bound of the event times of its rows, µs. Rows are not checked against this bound: it
-            tells when the term can be dropped.
+        t_max_us: Upper bound of the event times of the rows that can meet the term, µs. Rows are not checked
+            against this bound; the term can be dropped once a row with this event time has expired.
     """
 
     bits: frozenset[int]
@@ -70,7 +71,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class HolderQuery:
-    """Facts about a query of the previous plan that decide, on one side, whether it held a row."""
+    """Filter, activation, window and terms by which a query of the previous plan held rows of one side."""
 
     filter_bit: int | None
     since_version: int
@@ -87,14 +88,14 @@ def held_terms(
     """Return the terms of the rows held on one side when a query with ``backfill: state`` is activated.
 
     Args:
-        holders: Queries of the plan in force before, on this side.
+        holders: Queries of the previous plan, with their filters and windows on this side.
         opposite_watermark_us: Watermark of the other stream at the end of the previous batch; None before its
             first row.
         newest_us: Newest event time of this side's stream so far; None before its first row.
         columns: Columns of this side that the new query needs.
 
     Returns:
-        Terms; every held row meets at least one of them, and no term implies another.
+        The terms. Every held row meets at least one term, and no term implies another.
     """
     if newest_us is None:
         return ()
@@ -138,7 +139,7 @@ def settled(query_id: int, terms: Sequence[Term]) -> Term:
 
     Args:
         query_id: The query.
-        terms: The former terms of the query; ``rows_of_terms`` tells which rows get the bit.
+        terms: The former terms of the query; rows that meet one of them get the bit (``rows_of_terms``).
     """
     newest = max(term.t_max_us for term in terms)
     return Term(frozenset({SETTLED_BITS + query_id}), 0, NO_TIME_BOUND, frozenset(), newest)

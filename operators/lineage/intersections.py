@@ -1,7 +1,7 @@
 """Intersections of sets of queries.
 
 A pair may serve the queries that the classes of both of its rows may serve. With 20 classes per side there
-are 400 combinations of classes. Few of them occur, and some have the same set.
+are 400 combinations of classes. Few combinations occur, and some give the same set of queries.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import numpy as np
 from operators.kernels.keys import Codes, Int64s
 from operators.lineage.lineage import RowClasses
 
-#: Up to this many combinations, or as many as there are codes, a table with an entry for each combination
-#: tells which ones occur; beyond, ``np.unique`` does.
+#: If there are more possible combinations than this number, and more than there are codes, ``np.unique``
+#: finds the combinations that occur. Otherwise a table with an entry for each possible combination finds them
+#: faster.
 MAX_DIRECT_COMBINATIONS = 1 << 20
-#: Up to this many combinations are not renumbered: processing all is faster than finding those that occur.
+#: Up to this many combinations are not renumbered, because processing all of them is faster than finding the
+#: combinations that occur.
 FEW_COMBINATIONS = 1 << 12
 
 
@@ -28,7 +30,7 @@ def intersected(parts: Sequence[RowClasses], count: int) -> tuple[Int64s, list[i
         count: Number of pairs.
 
     Returns:
-        codes: int64[count], index of each pair's set.
+        codes: int64[count], index of each pair's set in ``sets``.
         sets: Sets of queries.
     """
     always = -1
@@ -40,7 +42,8 @@ def intersected(parts: Sequence[RowClasses], count: int) -> tuple[Int64s, list[i
             tables.append((part.codes, part.masks))
     if not tables:
         return np.zeros(count, dtype=np.int64), [always]
-    # Small tables first: with 2,000 windows and 20 classes per side, only the last step has many sets.
+    # Small tables come first, so that only the last step has many sets (for example, with 2,000 windows and
+    # 20 classes per side).
     (codes, masks), *others = sorted(tables, key=lambda table: len(table[1]))
     sets = [mask & always for mask in masks]
     for more, masks in others:
@@ -69,12 +72,12 @@ def renumbered(codes: Int64s, combinations: int) -> tuple[Int64s, Int64s]:
 
 
 def _compact(codes: Int64s, sets: Sequence[int], masks: Sequence[int]) -> tuple[Int64s, list[int]]:
-    """Number the distinct sets that remain after masking; equal sets have the same number.
+    """Intersect each pair's set with a mask, and number the distinct intersections.
 
     Args:
         codes: int64[n], index of the set times the number of masks, plus the index of the mask.
         sets: Sets of queries.
-        masks: Sets of queries that may remain.
+        masks: Sets of queries with which the sets are intersected.
     """
     # Few of the possible combinations occur: 1,000 distances, 20 classes of a and 20 of b make 400,000.
     present, places = renumbered(codes, len(sets) * len(masks))

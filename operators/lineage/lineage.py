@@ -11,9 +11,10 @@ PACK evaluates every distinct filter once per row and stores the answer as one b
 belongs to which filter (``segments.segment``). Queries of a family are numbered by their index in the plan. A
 set of queries is an int with one bit per query. Rows with the same answers to all filters are of one *kind*
 (``indexes.row_kinds``). Rows of one kind can serve the same queries, so they form a *class*. There are few
-classes, so every decision about queries is made per class instead of per row. A kind is split into several
-classes only if a query may use rows from before its activation (``lineage.entitlement``), but only from some
-event time on, and the segment has rows on both sides of this time.
+classes, so every decision about queries is made per class instead of per row. Rows of one kind are in several
+classes only if their event times matter. Event times matter if a query may use rows from before its
+activation only from an event time t on (``lineage.entitlement``), and the segment has rows before and after
+t.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ from operators.segments.segment import WORD_BITS, Segment
 K = TypeVar("K")
 V = TypeVar("V")
 
-#: Maximum number of cached answers of each sort, since a plan version may be in force for weeks.
+#: Maximum number of answers in each cache, because a plan version may be in force for weeks.
 MAX_KEPT = 1 << 12
-#: Largest product of class counts for which classes are not renumbered.
+#: When rows are classified in two ways at once, combined classes that do not occur are removed only if there
+#: are more possible combinations than this.
 MAX_CLASSES = 1 << 16
-#: Up to this many kinds, each kind is a class; beyond, kinds that serve the same queries become one class.
+#: Up to this many kinds, each kind is a class. If there are more, kinds that serve the same queries become
+#: one class.
 MAX_KINDS = 64
 
 
@@ -63,12 +66,12 @@ class RowClasses:
     masks: tuple[int, ...]
 
     def serving(self, rows: int, queries: int, none_of: int = 0) -> Bools | None:
-        """Return which rows serve one of ``queries``, bool[rows]; None if all rows do.
+        """Return which rows may serve one of ``queries``, bool[rows], or None if all rows may.
 
         Args:
             rows: Number of rows.
             queries: Set of queries.
-            none_of: Set of queries; rows that serve one of these are excluded.
+            none_of: Set of queries; rows that may serve one of these queries are excluded.
         """
         wanted = [mask & queries != 0 and mask & none_of == 0 for mask in self.masks]
         if all(wanted):
@@ -84,11 +87,11 @@ class RowClasses:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedFilters:
-    """Bit indices of the filters in force, for segments that have the bits of the same filters.
+    """Places of the bits of filters, in the rows of segments that store bits of the same filters.
 
     Attributes:
-        places: Index of the bit of each filter that these rows have.
-        candidates: Queries without a filter, or with a filter whose bit these rows have.
+        places: Index of the bit of each filter whose bit the rows have.
+        candidates: Queries without a filter, or with a filter whose bit the rows have.
         lives: Bits, in each lineage word, of the filters in force and of filters that held rows have passed.
         queries: Set of queries of each filter in force, by the index of its bit.
     """
@@ -124,7 +127,7 @@ class EpochEntitlement:
     Attributes:
         queries: Queries activated by this version or earlier, and later queries that may use some of these
             rows.
-        held: The later queries, as sets by their activation and by the terms of their held rows.
+        held: Sets of the later queries, by the version that activated them and the terms of their held rows.
     """
 
     queries: int
@@ -137,9 +140,9 @@ class Settled:
 
     Attributes:
         queries: Queries that may use some of these rows.
-        passing: Sets of queries that may use only rows that pass all filters of at least one choice. A choice
-            is given as bits in each lineage word.
-        undecided: Groups for which the event time of each row decides.
+        passing: Sets of queries, each with some combinations of filters: the queries may use only rows that
+            pass all filters of one combination. A combination is given as bits in each lineage word.
+        undecided: Sets of queries, by group, that may use a row or not depending on the row's event time.
     """
 
     queries: int
@@ -161,8 +164,8 @@ class Found:
 
     Attributes:
         numbering: int64[kinds], class of each kind; None if every kind is a class of its own.
-        masks: Queries that the rows of each class may serve, except those of undecided groups.
-        undecided: Groups for which the event time of each row decides.
+        masks: Queries that the rows of each class may serve; queries of undecided groups are included.
+        undecided: Sets of queries, by group, that may use a row or not depending on the row's event time.
     """
 
     numbering: Int64s | None
@@ -172,14 +175,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SideLineage:
-    """Lineage of one side under one plan version.
+    """Lineage of one side under one plan version: finds the queries that its rows may serve.
 
     Attributes:
         queries: The family's queries, in plan order.
         bits: Each query's filter bit on this side; None if the query has no filter.
         terms: Terms of the rows that each ``backfill: state`` query may use from before its activation, by
             query id.
-        columns: Each query's needed columns.
+        columns: Columns of this side that each query needs.
         live: Lineage bits that this version may read: the bits of its filters and of its terms. Later
             versions read no other bits of stored rows, so bits of other filters can be dropped.
         newest: Newest plan version that activated one of the queries.
@@ -193,7 +196,8 @@ class SideLineage:
     live: frozenset[int] = field(init=False)
     newest: int = field(init=False)
     bounds_us: tuple[int, ...] = field(init=False)
-    # One entry per tuple of filters in stored segments: at most one per plan version of their arrival.
+    # One entry per tuple of filters in stored segments. Rows that arrived under one plan version have bits of
+    # the same filters, so there is at most one entry per version.
     _placed: dict[tuple[int, ...], PlacedFilters] = field(default_factory=dict)
     _entitled: dict[tuple[int, frozenset[str]], EpochEntitlement] = field(default_factory=dict)
     # Most segments have the same kinds, so the classes of a plan version are computed once for all of them.
@@ -221,11 +225,11 @@ class SideLineage:
             kept: Columns that can be read from the segment.
 
         Returns:
-            Classes; at least one class, even if there are no rows.
+            Classes of the rows; at least one class, even if there are no rows.
         """
         placed = self._places(segment.filters)
         alike = segment.kinds(placed.lives)
-        # Number of time bounds that all rows have passed, and number that some rows have passed.
+        # Numbers of time bounds (``bounds_us``) that are at or before all rows, and at or before some row.
         early = late = len(self.bounds_us)
         if self.newest > segment.epoch_min:
             early = bisect_right(self.bounds_us, segment.t_min)
@@ -261,7 +265,7 @@ class SideLineage:
     def _classes_of(
         self, placed: PlacedFilters, kinds: tuple[Kind, ...], kept: frozenset[str], early: int, late: int
     ) -> Found:
-        """Find the queries that rows of each kind may serve, from facts common to a segment's rows."""
+        """Find the queries that rows of each kind may serve; the arguments are those of ``_settle``."""
         settled = {kind[0]: self._settle(placed, kind[0], kept, early, late) for kind in kinds}
         masks = [placed.passed_by(kind) & settled[kind[0]].serves(kind) for kind in kinds]
         undecided = {group: m for one in settled.values() for group, m in one.undecided.items()}
@@ -299,11 +303,11 @@ class SideLineage:
         """Determine the queries that may use rows of one plan version.
 
         Args:
-            placed: Indices of the filters' bits in these rows.
+            placed: Places of the filters' bits in the rows.
             epoch: The plan version.
             kept: Columns that can be read from the rows.
-            early: Number of time bounds that all rows have passed.
-            late: Number of time bounds that some rows have passed.
+            early: Number of time bounds (``bounds_us``) that are at or before all rows.
+            late: Number of time bounds that are at or before some row.
         """
         question = (tuple(placed.places), epoch, kept, early, late)
         known = self._settled.get(question)
@@ -333,7 +337,7 @@ class SideLineage:
         return settled
 
     def _of_epoch(self, epoch: int, kept: frozenset[str]) -> EpochEntitlement:
-        """Return the queries that may use rows of one plan version with these columns."""
+        """Return the queries that may use rows of one plan version that have the columns ``kept``."""
         known = self._entitled.get((epoch, kept))
         if known is None:
             queries = self.all_queries
@@ -379,7 +383,7 @@ def side_lineage(family: FamilyPlan, side: str, terms: Mapping[int, tuple[Term, 
     )
 
 
-# Queries need the same few columns.
+# Cached, because many queries need the same few columns.
 @lru_cache(maxsize=1 << 10)
 def _column_set(columns: tuple[str, ...]) -> frozenset[str]:
     return frozenset(columns)

@@ -8,9 +8,9 @@
 A mask is the set of queries that the classes of a pair's rows allow. A query covers a distance class if
 its window contains the pairs of that class. Windows nest: a query that covers a distance class also covers
 all smaller classes of the same direction. So two passes, one over the queries and one over the distance
-classes, give the route numbers of all sets of a mask; the rows per query take two such passes, too. With
-10,000 queries over 2,000 windows, a batch has 50,000 sets, which would take 60 MB with a bit for each query.
-Only the sets that the engine asks for are built.
+classes, give the route numbers of all sets of a mask. Counting the rows of each query takes two such passes,
+too. With 10,000 queries over 2,000 windows, a batch has 50,000 sets, which would take 60 MB with a bit for
+each query. So only the sets that the engine asks for are built.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Windows:
         within: Queries that cover each distance class: first the classes for d >= 0, ascending, then those
             for d < 0.
         behind: Index of the first class for d < 0.
-        reaches: int64[2, bits], number of classes that a query covers, for each direction and each bit of a
-            set; 0 for queries that are not in the join.
+        reaches: int64[2, bits], number of classes that a query covers, for each direction and each query's
+            bit; 0 for queries that are not in the join.
     """
 
     within: tuple[int, ...]
@@ -67,7 +67,7 @@ class NestedSets:
 
     @property
     def queries(self) -> tuple[int, ...]:
-        """Query ids, each once."""
+        """Distinct ids of the queries."""
         return self.masks.queries
 
     def take(self, places: Int64s) -> NestedSets:
@@ -103,7 +103,7 @@ def reaches_of(windows_us: Sequence[tuple[int, int]], bounds_us: Int64s, bits: i
 
     Args:
         windows_us: Number and window of each query.
-        bounds_us: Ends of the distance classes, ascending, all windows among them; class 0 ends at the first.
+        bounds_us: Upper ends of the distance classes from class 0 on, ascending; they include all windows.
         bits: Number of bits in a set.
 
     >>> reaches_of([(0, 10), (1, 30), (3, 10)], np.array([10, 30]), 4)
@@ -129,8 +129,9 @@ def _xor_of_nested(
             bits, bit = masks[mask, word], word * 64
             while bits:
                 if bits & np.uint64(1):
-                    # In each direction, only the last class that the query covers gets its key; the loops
-                    # below pass it on to the smaller ones. A query that covers no class has a reach of 0.
+                    # In each direction, only the last class that the query covers gets the query's key; the
+                    # loops below pass the key on to the smaller classes. A query that covers no class has a
+                    # reach of 0.
                     if reaches[0, bit]:
                         xors[reaches[0, bit] - 1] ^= keys[bit]
                     if reaches[1, bit]:
@@ -152,7 +153,8 @@ def _sums_of_nested(
     masks: UInt64s, reaches: _Reaches, behind: int, classes: int, places: Int64s, rows: Int64s
 ) -> Int64s:
     sums = np.zeros(masks.shape[1] * 64, dtype=np.int64)
-    # Running totals of rows by class, one for each direction. Each begins with a 0: no class is covered.
+    # Running totals of rows by class, one array for each direction. Each array begins with 0, the total for a
+    # query that covers no class.
     upto = np.empty(classes + 2, dtype=np.int64)
     place = 0
     while place < len(places):

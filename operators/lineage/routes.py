@@ -8,10 +8,10 @@ rows. A route's number depends only on its query ids (``route_numbers``). So it 
 on replay and in every plan version, and is never reused for another set.
 
 The number is computed by Zobrist hashing ("A new hashing method", 1970): each query id has a key, 63 bits of
-its hash, and a set's number is the xor of its members' keys. So the number depends only on the ids, in any
-order, and two sets have the same number with a probability of 2^-63. Measured for 22,000 sets of 450 out of
-1,000 queries: 2 ms, and 7 ms to convert the integers to arrays. Hashing the ids of each set as text would
-take a second.
+its hash, and a set's number is the xor of its members' keys. So the number depends only on the ids, not on
+their order, and two sets have the same number with a probability of 2^-63. For 22,000 sets of 450 out of
+1,000 queries, Zobrist hashing takes 2 ms, plus 7 ms to convert the integers to arrays. Hashing the ids of
+each set as text would take a second.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def query_key(query_id: int) -> int:
 
 
 def query_keys(query_ids: Sequence[int]) -> Int64s:
-    """Return the keys of queries, int64, one per bit of a set's words."""
+    """Return the key of each query, int64, with zeros appended up to the number of bits of a set's words."""
     keys = np.zeros(words_of(len(query_ids)) * WORD_BITS, dtype=np.int64)
     keys[: len(query_ids)] = [query_key(query_id) for query_id in query_ids]
     return keys
@@ -78,7 +78,8 @@ def rows_per_query(sets: QuerySets, rows: Int64s) -> Int64s:
     return sums[: len(sets.queries)]
 
 
-# Both loops process every bit, member or not: without a branch, the compiler takes four bits at a time.
+# Both loops process every bit, set or not, because a loop without a branch is compiled to process four bits
+# at a time.
 @numba.njit(INT64S(SETS_READ, INT64S_READ), nogil=True, cache=True)
 def _xor_of_members(sets: UInt64s, keys: Int64s) -> Int64s:
     numbers = np.zeros(len(sets), dtype=np.int64)
@@ -130,7 +131,7 @@ class CountedPairs:
         return cls(numbers[taken], sets.take(taken), counts[taken])
 
     def table(self, among: Int64s | None) -> RouteTable:
-        """Return all routes, or only those with the given numbers; a route may occur twice."""
+        """Return all routes, or only the routes with the given numbers; a route may occur twice."""
         numbers, sets = self.numbers, self.sets
         if among is not None:
             wanted = np.flatnonzero(np.isin(numbers, among))
@@ -214,29 +215,30 @@ def add_up(queries: tuple[int, ...], parts: Sequence[RouteCounts]) -> RouteCount
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeBounds:
-    """Bounds of queries on how much later a row may be than a row in the other side's combination.
+    """Each query's bound on how much later a row may be than one row in a combination of the other side.
 
     Bounds are in time or in numbers of rows.
 
     Attributes:
         ends_us: Distinct bounds, inclusive, ascending, int64.
-        within: Queries whose bound is not exceeded, per class: up to each bound, and beyond the last bound.
+        within: Queries whose bound is not exceeded, per class. There is a class up to each bound, and one
+            beyond the last bound.
     """
 
     ends_us: Int64s
     within: tuple[int, ...]
 
     def classes(self, later_us: Int64s) -> RowClasses:
-        """Return the classes of pairs, given how much later the row is, int64[n] in µs."""
+        """Return the classes of pairs, given how much later the row is, int64[n], in µs or in rows."""
         return RowClasses(np.searchsorted(self.ends_us, later_us, side="left"), self.within)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Activations:
-    """Queries that use a row from before their activation only in a pair with a row from after it.
+    """Queries that may use a pair only if at least one of its rows is from after the query's activation.
 
-    Two rows from before a query's activation can meet after it only if one of them waited for its place in
-    the order of its stream.
+    Two rows from before a query's activation can be joined after it only if one of them waited for its place
+    in the order of its stream.
 
     Attributes:
         versions: Distinct plan versions that activated such queries, ascending, int64.
@@ -258,20 +260,20 @@ class Router:
 
     Attributes:
         query_ids: Query ids of the family in plan order.
-        keys: Their keys (``operators.lineage.routes.query_keys``).
+        keys: Keys of these queries (``operators.lineage.routes.query_keys``).
         bounds_a: Distinct windows of the join's queries on a, and the slice ends below the largest window,
             ascending, int64.
-        bounds_b: The same for b.
+        bounds_b: Like ``bounds_a``, for windows on b and slices of b.
         windows: Windows of the join's queries, as distance classes: ``len(bounds_a) + 1`` classes for d >= 0,
             then ``len(bounds_b) + 1`` for d < 0.
         expiries: Bounds on how much later b's row may be than a row in a's combination, by the column of a
             that has the event time of that row.
-        expiries_b: The same for a's row and the columns of b.
-        ranks: Bounds on how many later rows the stream of a row in a's combination may have, up to the event
-            time of b, by the column of a that has the rank of that row.
-        ranks_b: The same for the columns of b, up to the event time of a.
+        expiries_b: Bounds on how much later a's row may be than a row in b's combination, by column of b.
+        ranks: Bounds on how many later rows the stream of a row in a's combination may have up to the event
+            time of b's row, by the column of a that has the rank of the row in the combination.
+        ranks_b: Like ``ranks``, for rows in b's combination, by column of b, up to the event time of a's row.
         activations: Queries that need a row from after their activation in each pair; None if every pair has
-            one.
+            such a row.
     """
 
     query_ids: tuple[int, ...]
@@ -304,7 +306,7 @@ class Router:
             b: Classes of b's row of each pair.
 
         Returns:
-            codes: int64[n], index into the sets.
+            codes: int64[n], index of each pair's set in ``sets``.
             sets: The set of queries for each code.
         """
         return self.masks_of(self.distance_classes(distance), self.within, a, b)
@@ -354,12 +356,12 @@ class Router:
         """Find the queries whose windows cover pairs, for one direction of a join with a clock per side.
 
         A pair with equal event times occurs in both directions and belongs to the queries of both directions.
-        The direction of b returns it only for queries that do not get it from the direction of a.
+        Direction b returns such a pair only for the queries for which direction a does not return it.
 
         Args:
             side: Side whose windows apply, ``a`` or ``b``; its row is not newer than the other row.
             ahead: int64[n], distance of each pair, measured on the clock of side ``a``.
-            behind: int64[n], distances of the pairs on b's clock.
+            behind: int64[n], distance of each pair, measured on the clock of side ``b``.
             ties: bool[n], pairs whose rows have equal event times.
 
         Returns:

@@ -15,7 +15,8 @@ import pyarrow as pa
 from catalog.values.stream import Stream
 from operators.kernels.keys import Bools, Int64s, join_key
 
-#: Clocks are between -MOST and MOST, so that the difference of two, or a clock plus a window, fits int64.
+#: Clocks are between -MOST and MOST, so that the difference of two clocks, and the sum of a clock and a
+#: window, fit into int64.
 MOST: Final = 2**61
 
 
@@ -24,7 +25,7 @@ def order_clock(stream: Stream, table: pa.Table) -> tuple[Int64s, Bools]:
 
     Args:
         stream: The stream.
-        table: Its rows.
+        table: Rows of the stream.
 
     Returns:
         clock: int64[n], undefined for rows that are not valid.

@@ -1,15 +1,15 @@
 """Progress of a stream in its order: the value at or below which no later row is expected.
 
-In a stream with scrambling factor k, rows s and s' with s.A <= s'.A have arrival positions with
-PI(s) - k <= PI(s') (WO-Join, §2.2). So once n rows have arrived, each later row has a value above the
-greatest value of the first n - k rows. This greatest value is the *passed* value; it is a watermark on the
-column. Later rows at or below it break the order.
+Let s.A be the value of the ordering column in row s, and PI(s) the position at which s arrives. In a stream
+with scrambling factor k, s.A <= s'.A implies PI(s) - k <= PI(s') (WO-Join, §2.2). So once n rows have
+arrived, each later row has a value above the greatest value of the first n - k rows. This greatest value is
+the *passed* value; it is a watermark on the column. Later rows at or below it break the order.
 
 The values of the last k rows are summarized in blocks of neighbouring rows. Only whole blocks are removed, so
 the passed value lags behind the exact one by at most one block, which is a 64th of k.
 
-If k is not declared, it is *monitored*: it is ``MARGIN`` times the greatest factor of the last
-``SEEN_FACTORS`` * k rows.
+If k is not declared, it is *monitored*: it is ``MARGIN`` times the greatest scrambling factor that was
+measured in the last ``SEEN_FACTORS`` * k rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from operators.orders.order_clock import MOST
 #: Approximate number of blocks in which the last k rows are kept.
 _BLOCKS: Final = 64
 #: If k is monitored: maximum and minimum number of rows in a block, and maximum number of blocks per
-#: partition. A factor is known with an error of up to two blocks. With 64 rows per block, a join of three
+#: partition. A factor is measured with an error of up to two blocks. With 64 rows per block, a join of three
 #: streams of 50 rows/s held 1.17 times the rows of an optimal join, and with 8 rows per block 1.08 times
 #: (``tests.bench.oblivious``, two runs).
 _MONITORED_ROWS: Final = 64
@@ -43,7 +43,7 @@ LEAST_MONITORED: Final = 64
 #: Factors of neighbouring batches are merged while these batches together have at most k / _PARTS rows.
 _PARTS: Final = 4
 
-#: Consecutive rows: number of rows, greatest value, least value.
+#: Summary of consecutive rows: their number, their greatest value and their least value.
 Block = tuple[int, int, int]
 
 
@@ -71,8 +71,8 @@ def scrambling_factor(values: Int64s) -> int:
     """
     if not len(values):
         return 0
-    # A row is compared with the first row whose value is at least as great: there the running maximum reaches
-    # its value.
+    # A row is compared with the first row whose value is at least as great. At that row the running maximum
+    # reaches the value of the compared row.
     first = np.searchsorted(np.maximum.accumulate(values), values, side="left")
     return int((np.arange(len(values)) - first).max())
 
@@ -90,7 +90,7 @@ def ordered_rows(values: Int64s, scramble: int | None) -> OrderedRows:
 
     Args:
         values: int64[n], the values of the ordering column.
-        scramble: Scrambling factor, which determines the block size. None: it is monitored.
+        scramble: Scrambling factor, which determines the block size; None if the factor is monitored.
     """
     if scramble is None:
         # Use few blocks per partition, unless it has many rows.
@@ -115,7 +115,7 @@ class OrderProgress:
         scramble: Scrambling factor k, as declared or as last monitored.
         monitored: Whether the scrambling factor is monitored instead of declared.
         blocks: Blocks of the last rows, in order of arrival.
-        passed: Greatest value of the rows before these blocks; None if there are none.
+        passed: Greatest value of the rows before these blocks; None if there are no such rows.
         newest: Greatest value of all rows so far; None before the first row.
         factors: Number of rows and scrambling factor of each of the last batches, if the factor is monitored.
     """
@@ -129,12 +129,12 @@ class OrderProgress:
 
     @classmethod
     def begun(cls, scramble: int | None) -> OrderProgress:
-        """Return the progress before the first row; if ``scramble`` is None, it is monitored."""
+        """Return the progress before the first row; ``scramble`` is None if the factor is monitored."""
         return cls(LEAST_MONITORED if scramble is None else scramble, monitored=scramble is None)
 
     @property
     def limit(self) -> int | None:
-        """Least value with which a later row keeps the order (a watermark); None if every value does."""
+        """Least value with which a later row keeps the order (a watermark), or None if every value does."""
         return None if self.passed is None else min(self.passed + 1, MOST)
 
     def after_rows(self, came: OrderedRows) -> OrderProgress:
@@ -166,14 +166,14 @@ class OrderProgress:
         )
 
     def reset(self) -> OrderProgress:
-        """Return the progress as before the first row, but with the monitored factor kept."""
+        """Return the progress before the first row, but with the current scrambling factor."""
         return OrderProgress(self.scramble, self.monitored)
 
     def declared(self, scramble: int | None) -> OrderProgress:
         """Return the progress under a new scrambling factor; passed values stay passed.
 
         After an increase by d, the passed value stays the same until d more rows have arrived. After a
-        decrease, the next rows to arrive also pass the rows that are no longer among the last k.
+        decrease, the values of rows that are no longer among the last k are passed when the next rows arrive.
 
         Args:
             scramble: The new factor k. If it is None, the factor is monitored, starting from its current
@@ -204,7 +204,7 @@ class OrderProgress:
             return 0
         kept, new = np.array(self.blocks), np.array(came.blocks)
         first = np.searchsorted(np.maximum.accumulate(kept[:, 1]), new[:, 2], side="left")
-        # Measure from the start of the kept block to the end of the new block, an upper bound.
+        # Measure from the start of the kept block to the end of the new block, which gives an upper bound.
         begins = np.append(np.cumsum(kept[:, 0]) - kept[:, 0], kept[:, 0].sum())
         ends = kept[:, 0].sum() + np.cumsum(new[:, 0]) - 1
         apart = np.where(first < len(kept), ends - begins[first], 0)
@@ -215,13 +215,13 @@ def following(known: OrderProgress | None, former: Order | None, order: Order | 
     """Return the progress of a stream in the order that a plan version declares.
 
     Args:
-        known: Progress before the batch.
-        former: Order of the stream in the previous plan version.
-        order: Its order now.
+        known: Progress before the batch; None if the stream had no order.
+        former: Order of the stream in the previous plan version; None if it had no order.
+        order: Order of the stream in the new plan version; None if it has no order.
 
     Returns:
         The progress under the new scrambling factor. If the column or direction of the order has changed,
-            this is the progress before the first row. None without an order.
+            this is the progress before the first row. None if the stream has no order now.
     """
     if order is None:
         return None

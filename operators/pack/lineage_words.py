@@ -19,12 +19,12 @@ from operators.pack.threshold_filters import Thresholds, thresholds
 from operators.segments.encoding.row_codec import NUMBERED
 from operators.segments.segment import WORD_BITS
 
-#: Words with at most this many distinct values are replaced by one-byte numbers.
+#: A column of words with at most this many distinct values is stored as one-byte numbers of these values.
 _MOST_VALUES = 1 << 8
 
 
 def evaluate_lineage(table: pa.Table, filters: Sequence[Sequence[PlannedFilter]]) -> list[list[pa.Array]]:
-    """Evaluate lists of filters over a table's bare columns; evaluate each distinct filter once.
+    """Evaluate lists of filters over the columns of a table, and each distinct filter only once.
 
     Filters that compare a number with a constant are evaluated by counting (``pack.threshold_filters``).
     DuckDB evaluates the other predicates and packs their answers into words. Returning a column per predicate
@@ -35,9 +35,9 @@ def evaluate_lineage(table: pa.Table, filters: Sequence[Sequence[PlannedFilter]]
         filters: Lists of filters.
 
     Returns:
-        For each list, one column of n words per ``WORD_BITS`` predicates, in their order; NULL counts as
-        False. Rows have few distinct combinations of answers, so the words are mostly numbered
-        (``row_codec.NUMBERED``): a byte is sorted and written faster than a word. Other words are uint64.
+        For each list, one column of n words per ``WORD_BITS`` filters, in the order of the filters; NULL
+        counts as False. Most columns have few distinct words, so they contain one-byte numbers of these words
+        (``row_codec.NUMBERED``): a byte is sorted and written faster than a word. Other columns are uint64.
     """
     counted = [
         [t for t in thresholds(tuple(f.threshold for f in group)) if t.answerable(table)] for group in filters
@@ -53,7 +53,7 @@ def evaluate_lineage(table: pa.Table, filters: Sequence[Sequence[PlannedFilter]]
 
 
 def _word_texts(predicates: Sequence[str], counted: Sequence[Thresholds]) -> list[str]:
-    """Return the SQL that DuckDB evaluates for each word; empty if counting answers the whole word."""
+    """Return the SQL that DuckDB evaluates for each word, which is empty if counting gives the whole word."""
     known = {place for some in counted for place in some.places}
     asked = [(place, text) for place, text in enumerate(predicates) if place not in known]
     return [
@@ -107,7 +107,7 @@ def count_passing(lineage: Sequence[pa.Array], filters: int) -> list[int]:
 
 
 def _numbered(column: pa.Array) -> tuple[Codes, Words]:
-    """Return the index of each row's value, and the distinct values."""
+    """Return the index of each row's word among the distinct words, and the distinct words."""
     if column.type == NUMBERED:
         return column.indices.to_numpy(), column.dictionary.to_numpy()
     return numbered(column.to_numpy())

@@ -1,4 +1,4 @@
-"""PACK: filters the rows of one partition, and sorts them into one payload per bucket.
+"""PACK: filters the rows of one partition, and distributes them over one payload per bucket.
 
 Every distinct filter is evaluated once per row; the answers are the row's lineage. Keys are normalised and
 hashed to a bucket, and rows are sorted by key. A row is dropped if it has no key, or if no query of a family
@@ -42,18 +42,18 @@ from operators.segments.segment import COLUMN, LINEAGE
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedSide:
-    """One side of a family for PACK: its distinct filters, regardless of the number of queries.
+    """One side of a family as PACK uses it: with its distinct filters, regardless of the number of queries.
 
     Attributes:
         family: Id of the family.
         side: ``a`` or ``b``.
         layout: Columns of the side.
         filters: Filters in the order of their bits in the lineage words, as in the plan.
-        takes_all: Whether some query or join takes every row of this side (no filter, or selection pull-up).
-        fragments: Buckets to which the rows of a key are sent.
-        keyless: Whether rows without a key are also sent, each to any one bucket.
-        contract: Rules by which the keys of the side are closed; None: keys are never closed.
-        clock: Clock that measures its windows.
+        takes_all: True if some query or join uses every row of this side (no filter, or selection pull-up).
+        fragments: Rule that gives the buckets to which the rows of a key are sent.
+        keyless: True if rows without a key are also sent, each to one bucket, which can be any.
+        contract: Rules by which the keys of the side are closed; None if keys are never closed.
+        clock: Clock that measures the windows on the side.
     """
 
     family: str
@@ -163,12 +163,12 @@ class Packer:
         return payloads
 
     def _timed(self, found: Parted) -> tuple[pa.Table, Int64s, Bools | None]:
-        """Return a partition, its event times, and which rows take part; None if all rows do.
+        """Return a partition, its event times, and which of its entries are packed, or None if all are.
 
-        Rows without an event time, and punctuations, do not take part. They are removed at once only if more
-        than the keys and times of the rows is read, or if a punctuation has a time. Otherwise they stay, with
-        the least possible time: removing them would cost more than all other work for punctuations that no
-        family uses.
+        Rows without an event time, and punctuations, are not packed. They are removed here if PACK reads
+        more of the rows than keys and times, or if a punctuation has a time. Otherwise they stay, with the
+        least possible time, because removing them would cost more than all other work for punctuations that
+        no family uses.
         """
         table, taken = found.table, found.rows
         times = table.column(self.stream.event_time)
@@ -195,17 +195,17 @@ class Packer:
         )
 
     def _order(self, table: pa.Table) -> tuple[Int64s, Bools | None, OrderedRows | None]:
-        """Return each row's clock in the stream's order, which rows have one, and a summary."""
+        """Return each row's clock in the stream's order, which rows have a clock, and a summary of all."""
         if self.stream.order is None:
             return np.zeros(0, dtype=np.int64), None, None
         clock, placed = order_clock(self.stream, table)
         return clock, placed, ordered_rows(clock[placed], self.stream.order.scramble)
 
     def _counted(self, table: pa.Table, ts: Int64s) -> list[dict[tuple[str, str], pa.RecordBatch]]:
-        """Return the rows that windows of rows count, per bucket; these include filtered rows.
+        """Return the rows that windows of rows count, per bucket, including rows that pass no filter.
 
-        If all rows are counted together, every bucket gets all rows; if they are counted by key, each row
-        goes to its key's bucket.
+        If rows of all keys are counted together, every bucket gets all rows. If rows are counted by key, each
+        row goes to the bucket of its key.
         """
         counted: list[dict[tuple[str, str], pa.RecordBatch]] = [{} for _ in range(self.buckets)]
         pos = np.ascontiguousarray(_chunk(table.column("_pos")).to_numpy())
@@ -257,7 +257,7 @@ class Packer:
         return sort_into_buckets(key, bucket_of(key, self.buckets), valid, self.buckets)
 
     def _count(self, rows: int, lineages: Sequence[Sequence[pa.Array]]) -> tuple[FilterCounters, ...]:
-        """Count passing rows per lineage bit; return no counts if there are no rows."""
+        """Count the rows that pass each filter; return no counts if there are no rows."""
         if not rows:
             return ()
         return tuple(
@@ -301,7 +301,8 @@ class Packer:
         with_key = [ordered.slice(start, end - start) for start, end in pairwise(starts.tolist())]
         if null is None:
             return with_key, []
-        # The key value of a NULL is undefined: with a fixed value, these rows are sorted by position.
+        # The ``_key`` of a row with a NULL key is undefined. It is set to 0, so that the rows, which are in
+        # the order of positions, are also sorted by (key, position).
         apart = whole.set_column(0, KEY, pa.array(np.zeros(len(ts), dtype=np.int64)))
         bucket = table.column("_pos").to_numpy() % self.buckets
         return with_key, [apart.filter(pa.array(null & (bucket == b))) for b in range(self.buckets)]
@@ -354,14 +355,14 @@ def _chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _below(ts: Int64s, bound_us: int, taken: Bools | None) -> Int64s:
-    """Return the indices of the rows that take part and are below a bound."""
+    """Return the indices of the packed rows whose event time is below a bound."""
     if taken is not None:
         return np.flatnonzero((ts < bound_us) & taken)
     return np.flatnonzero(ts < bound_us) if int(ts.min()) < bound_us else ts[:0]
 
 
 def _int64(column: pa.ChunkedArray) -> Int64s:
-    """Return event times, µs; undefined for rows without one."""
+    """Return event times, µs, undefined for rows without an event time."""
     chunk = _chunk(column).cast(pa.timestamp("us")).cast(pa.int64())
     values = pa.Array.from_buffers(pa.int64(), len(chunk), [None, chunk.buffers()[1]], offset=chunk.offset)
     return np.ascontiguousarray(values.to_numpy())

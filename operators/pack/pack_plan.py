@@ -1,4 +1,4 @@
-"""Instructions to PACK for a stream: the parts of a plan version that its rows need.
+"""Instructions to PACK for a stream: the parts of a plan version that are needed to pack its rows.
 
 Code that distributes the input can read these instructions without loading the packing code
 (``operators.pack.pack``). The instructions are small: they contain only the distinct filters, regardless of
@@ -21,10 +21,10 @@ class SidePlan:
     Attributes:
         family: The family, without queries and joins.
         side: ``a`` or ``b``.
-        takes_all: Whether some query or join takes every row of this side (no filter, or selection pull-up).
-        keyless: Whether rows without a key are also sent, because they can be results of outer and anti
+        takes_all: True if some query or join uses every row of this side (no filter, or selection pull-up).
+        keyless: True if rows without a key are also sent, because they can be results of outer and anti
             joins.
-        contract: Part of the stream's contract that the side can use; None if there is none.
+        contract: Part of the stream's contract that the side can use; None if it can use no part.
     """
 
     family: FamilyPlan

@@ -6,8 +6,8 @@ Rows of a family side may be in a file that the header names (``operators.segmen
 
 The header is sent to every bucket, even to buckets that get no rows. So every bucket learns of each stream's
 newest event time, and of every control record, in the same batch. Data that must be counted only once are
-sent to one bucket only. These are PACK's counters, and the suspects: rows that may be late, with all columns,
-once per stream.
+sent to one bucket only. These data are PACK's counters and the suspects, which are the rows of each stream
+that may be late, with all columns.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class StreamHeader:
     Attributes:
         stream_id: The stream.
         rows: Number of rows read, including rows dropped later.
-        rejected_rows: Rows without an event time.
-        max_event_time_us: Newest event time; None without rows.
+        rejected_rows: Number of rows without an event time.
+        max_event_time_us: Newest event time, µs; None if there are no rows.
         order: Summary of the rows with regard to the stream's order; None if the stream has no order.
     """
 
@@ -81,11 +81,12 @@ class Payload:
         control: Encoded control records, in order; only one partition of a batch has them.
         rows: Packed rows per (family id, side), sorted by key.
         keyless: Packed rows without a key per (family id, side), if such rows can be results.
-        suspects: Rows that may be late, per stream id, with all columns, ``_ts`` and ``_pos``.
+        suspects: Rows that may be late, per stream id, with all columns, ``_ts`` and ``_pos``; only one of
+            the partition's payloads has them.
         filters: Counters per distinct filter of the partition; only one of its payloads has them.
         pack_us: CPU time of the partition, µs; only one of its payloads has it.
-        began_us: Start time of the partition's task, µs UTC; in the payload that has ``pack_us``.
-        place: Number of the bucket, and number of buckets, if PACK made the payload.
+        began_us: Start time of the partition's task, µs UTC; only the payload with ``pack_us`` has it.
+        place: Number of the bucket, and number of buckets; None if PACK did not make the payload.
         files: Files in which rows arrived, by family id and side; all other rows are in the payload.
         closings: Closed keys per (family id, side), sorted by key (``operators.closings.closing_rows``).
         edges: First and last row of clustered sides per (family id, side) (``closing_rows``).
@@ -118,7 +119,7 @@ class Payload:
         """Return the payload as bytes.
 
         Args:
-            write: Writes rows to files that the decoding process can read; None: rows stay in the payload.
+            write: Writes rows to files that the decoding process can read; None if rows stay in the payload.
         """
         bodies: list[bytes] = []
         parts: list[list[object]] = []
@@ -186,7 +187,7 @@ class Payload:
             raise CorruptPayload(
                 f"{len(data)} bytes are not a payload",
                 detail=f"{type(error).__name__}: {error}.",
-                hint="If the repeated batch fails the same way, memory or network are at fault.",
+                hint="If the batch fails in the same way when it is repeated, check memory and network.",
             ) from error
 
     @classmethod
@@ -197,7 +198,7 @@ class Payload:
         start: int,
         read: Callable[[str], pa.Buffer] | None,
     ) -> Payload:
-        """Read the data after a header; its bytes begin at ``start``."""
+        """Read the data that follows the header, from byte ``start`` of the buffer on."""
 
         def taken(size: int) -> pa.RecordBatch:
             nonlocal start
@@ -211,7 +212,7 @@ class Payload:
         for family, side, size, name in header["rows"]:
             if name:
                 if read is None:
-                    raise ValueError(f'rows came in file "{name}", which this machine cannot read')
+                    raise ValueError(f'rows are in file "{name}", which this machine cannot read')
                 rows[family, side] = decode_rows(read(name))
                 files[family, side] = ArrivedFile(name, size)
             else:
@@ -251,7 +252,7 @@ def _header(stream: StreamHeader) -> list[object]:
 
 
 def _valid(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows after checking that their buffers are long enough; reading short ones could crash."""
+    """Check that the rows' buffers are long enough, because reading short buffers could crash the process."""
     rows.validate()
     return rows
 

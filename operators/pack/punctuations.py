@@ -1,8 +1,8 @@
 """Punctuations among the rows of a partition, and the keys that they close.
 
 A row in which the contract's column is true, or an event with a pattern (``PUNCTUATION_COLUMN``), is a
-punctuation and nothing else. Punctuations are separated before rows are processed, so they need no event
-time, do not advance the watermark and join with nothing.
+punctuation and is not treated as a row. Punctuations are separated before rows are processed, so they need no
+event time, do not advance the watermark and are not joined.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Parted(NamedTuple):
 
     Attributes:
         table: Rows and punctuations, without the pattern column.
-        rows: bool[n], which entries are rows; None if all are.
-        promises: The punctuations; none if no family uses any of them.
-        received: Number of the punctuations.
+        rows: bool[n], which entries of the table are rows; None if all are rows.
+        promises: The punctuations; empty if no family uses any of them.
+        received: Number of punctuations in the partition.
         ignored: Number of punctuations that no family uses.
     """
 
@@ -49,7 +49,7 @@ def parted(
 
     Args:
         stream: The stream.
-        contract: Its contract.
+        contract: Contract of the stream.
         table: All rows that were read, in one chunk.
         used: Column sets of the punctuations that some family uses.
     """
@@ -82,11 +82,11 @@ def closings_of_side(
 
     Args:
         layout: Layout of the side.
-        contract: Rules by which its keys are closed.
+        contract: Rules by which the keys of the side are closed.
         rows: Rows of the partition.
-        ts: int64[n], their event times.
-        promises: Punctuations in the partition; the side uses only those on its key columns. There may be
-            none, if the rows themselves close keys.
+        ts: int64[n], event times of the rows.
+        promises: Punctuations in the partition; the side uses only punctuations that fix its key columns.
+            There may be no punctuation if the rows themselves close keys.
 
     Returns:
         The closings; which of them close a key; and the first and last row, if the side is clustered and has

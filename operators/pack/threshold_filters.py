@@ -1,7 +1,7 @@
 """Filters that compare a number with a constant, evaluated together per column and operator.
 
 Many queries compare the same column with different constants. A row that passes one of these filters also
-passes all wider ones. So one number per row is enough: how many filters it passes.
+passes all wider filters. So the number of filters that a row passes tells which filters it passes.
 
     v < 7   v < 3   v < 1     the widest first
     row v=2: passes 2         -> passes the first two of them
@@ -47,7 +47,7 @@ class Thresholds:
         operator: ``<``, ``<=``, ``>`` or ``>=``.
         bounds: The constants, the widest first.
         places: Places of the filters, in the same order.
-        whole: Whether all constants are whole numbers; an integer column is compared only with these.
+        whole: True if all constants are whole numbers; only then is an integer column compared with them.
     """
 
     column: str
@@ -57,7 +57,7 @@ class Thresholds:
     whole: bool
 
     def answerable(self, table: pa.Table) -> bool:
-        """Return whether ``count`` can evaluate the filters for a table; if not, DuckDB must."""
+        """Return whether ``count`` can evaluate the filters for a table; otherwise DuckDB evaluates them."""
         if self.column not in table.schema.names:
             return False
         column = table.column(self.column)
@@ -79,7 +79,7 @@ class Thresholds:
         return counts
 
     def answers(self, first: int, places: int) -> Words | None:
-        """Return the lineage bits for each count, in a range of bits; None if no filter is in the range.
+        """Return, for each count, the lineage bits in a range, or None if no filter's bit is in the range.
 
         Args:
             first: Place of the first bit.

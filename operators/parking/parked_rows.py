@@ -13,14 +13,14 @@ its range, but its rows are neither read nor kept in memory. A closed segment is
 a row of b reaches its range. Then its rows enter the first slice, before the rows of b probe.
 
 At most C rows without partners may be in memory. A closed segment has C/2 rows, all of which are read when it
-is opened. The newest rows, another C/2, are not written yet.
+is opened. The tail has the newest rows, up to another C/2, which are not written yet.
 
 Invariant: no row of the other stream that has already arrived can match a parked row. So parking neither
 changes nor delays results.
 
-Source: Window-Oblivious Join (Wu, Tan, Zhou), §4.2. In the paper, a row of the lagging stream triggers
+Source: Window-Oblivious Join (Wu, Tan, Zhou), §4.2. As in the paper, a row of the lagging stream triggers
     reading parked rows. Unlike in the paper, rows are read segment by segment. A parked row stays on disk for
-    at least one batch. That is longer than three disk accesses, the paper's threshold for parking a row.
+    at least one batch, which is longer than the paper's threshold for parking a row, three disk accesses.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class ClosedSegment:
     """A stored segment that is not in memory.
 
     Attributes:
-        id: Its name (``operators.segments.encoding.view_names``).
-        rows: Its number of rows.
-        t_min: Least clock of its rows.
-        t_max: Greatest clock of its rows.
+        id: Name of the segment (``operators.segments.encoding.view_names``).
+        rows: Number of rows in the segment.
+        t_min: Least clock of these rows.
+        t_max: Greatest clock of these rows.
         values: Stored id and length of every stored value of the segment.
     """
 
@@ -68,7 +68,7 @@ class ParkingCounts:
 
 
 def _not_loaded(segment_id: str) -> Segment:
-    raise LookupError(f"segment {segment_id} is closed, and it is not known how to open it")
+    raise LookupError(f"segment {segment_id} is closed, and no function that opens it is set")
 
 
 @dataclass(slots=True, eq=False)
@@ -76,13 +76,13 @@ class ParkedRows:
     """Parked rows of one side of a family in one bucket.
 
     Attributes:
-        reach: Window of the other side: its rows match rows of this side that are less than this distance
-            ahead of them.
+        reach: Window of the other side: a row of the other side matches rows of this side that are less than
+            this distance ahead of it.
         read_ahead: C: maximum number of rows in memory that have no partner yet.
         closed: Closed segments, in no fixed order.
         segments: Segments to be closed once they are stored.
         tail: Newest parked rows, too few to be written yet.
-        load: Opens a closed segment.
+        load: Function that opens a closed segment, given its name.
         counts: Counts of this batch.
     """
 
@@ -105,10 +105,10 @@ class ParkedRows:
         return sum(segment.rows for segment in self.closed)
 
     def due(self, newest: int | None) -> list[Segment]:
-        """Remove and return the rows that rows of the other stream may match from now on.
+        """Remove and return the parked rows that rows of the other stream may match from now on.
 
         Args:
-            newest: Greatest clock of the other stream's rows; None before the first.
+            newest: Greatest clock of the other stream's rows; None before the first of these rows.
         """
         self.counts = ParkingCounts()
         if newest is None:
@@ -129,7 +129,7 @@ class ParkedRows:
 
         Args:
             rows: New rows that are stored in this bucket.
-            newest: Greatest clock of the other stream's rows; None before the first.
+            newest: Greatest clock of the other stream's rows; None before the first of these rows.
         """
         if rows is None or not len(rows):
             return None
@@ -144,10 +144,10 @@ class ParkedRows:
         return rows.filter(~ahead)
 
     def settle(self, buckets: int, live: Collection[int]) -> None:
-        """Make segments of the tail once it has enough rows.
+        """Turn the tail into segments once it has enough rows.
 
         Args:
-            buckets: Number of buckets; they share the limit on rows in memory.
+            buckets: Number of buckets, which share the limit on rows in memory.
             live: Lineage bits that a query may still need.
         """
         rows = self.tail.rows
@@ -157,7 +157,7 @@ class ParkedRows:
             return
         parts = sorted(self.tail.segments, key=lambda s: int(s.pos[0]))
         self.tail.segments = []
-        # Rows evaluated under plan versions with other filters are not merged, so that no bit is lost.
+        # Rows packed under plan versions with different filters are not merged, so that no bit is lost.
         for whole in concat_alike(parts, live):
             self.segments += _pieces(whole, min(len(whole) // enough, _MOST_PIECES))
 

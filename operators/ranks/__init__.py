@@ -1,4 +1,4 @@
-"""Ranks of rows, for windows that count a stream's rows, regardless of the buckets of these rows.
+"""Ranks of rows, for windows that count the rows of a stream, whichever buckets store these rows.
 
 Doors: clocked_rows, ranked_rows, ranking.
 """

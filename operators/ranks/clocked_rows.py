@@ -2,8 +2,8 @@
 
 The *own* clock of a row measures its window: it is either the row's rank or its event time. The *cross* clock
 of a row is its place on the own clock of the other side. This is either the number of rows of that side up to
-the row's event time, or the event time itself. So for either clock, a is in its window of length n when b
-arrives if 0 <= cross(b) - own(a) < n.
+the row's event time, or the event time itself. So for either clock: when a row of b arrives, a row of a is in
+a window of length n if 0 <= cross(b) - own(a) < n.
 
     stored      _ts  own        _time  event time    _cross                   stored in this form
     as males    _ts  cross      _time                _cross     _own
@@ -11,8 +11,9 @@ arrives if 0 <= cross(b) - own(a) < n.
 
 So code that reads ``_ts``, such as slices and probes, works on the clock of its direction.
 
-A row that probes combinations of rows also has, for each of their streams with a window of rows, the number
-of rows of that stream up to the row's event time (``_upto0``, ...) and before it (``_below0``, ...).
+A row that probes combinations of rows of several streams also has two numbers for each of these streams that
+has a window of rows: the number of the stream's rows up to the probing row's event time (``_upto0``, ...),
+and the number before it (``_below0``, ...).
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ def clocked(rows: Segment, own: Int64s, cross: Int64s) -> Segment:
     """Return rows in their stored form.
 
     Args:
-        rows: Rows under their event times.
-        own: int64[n], their own clock.
-        cross: int64[n], their cross clock.
+        rows: Rows with event times as ``_ts``.
+        own: int64[n], own clock of each row.
+        cross: int64[n], cross clock of each row.
     """
     return _under(rows, own, {TIME: rows.ts, CROSS: cross})
 
@@ -65,12 +66,12 @@ def cross_clock(rows: Segment) -> Int64s:
 
 
 def counting(rows: Segment, counts: Sequence[tuple[Int64s, Int64s]]) -> Segment:
-    """Return clocked rows with the number of rows of other streams added.
+    """Add to clocked rows the numbers of rows of other streams.
 
     Args:
         rows: Clocked rows.
-        counts: For each of the other streams: int64[n], its number of rows up to each event time, and
-            int64[n], before it.
+        counts: For each of the other streams: int64[n], number of its rows up to the event time of each
+            clocked row, and int64[n], number of its rows before this event time.
     """
     more = {f"{UP_TO}{place}": up_to for place, (up_to, _) in enumerate(counts)}
     more |= {f"{BELOW}{place}": below for place, (_, below) in enumerate(counts)}
@@ -81,8 +82,8 @@ def rows_up_to(place: int, rows: Segment) -> Int64s:
     """Return the number of another stream's rows up to each event time, int64[n].
 
     Args:
-        place: Index of the stream in the argument of ``counting``.
-        rows: The rows.
+        place: Index of the stream in ``counts``, the argument of ``counting``.
+        rows: Rows returned by ``counting``.
     """
     up_to: Int64s = rows.rows.column(f"{UP_TO}{place}").to_numpy()
     return up_to

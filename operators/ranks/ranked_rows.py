@@ -3,14 +3,14 @@
     new rows --> waiting --(watermarks of the counted streams pass)--> released with both clocks --> chains
 
 Whether a pair is a result depends on the number of rows between its two rows. So rows wait until the
-watermark of each counted stream has passed them. Then all rows of both sides before this event time are
-released together. After that, only rows of a stream that is not counted can still arrive with an event time
-before it.
+watermark of each counted stream has passed them. All rows of both sides before the lowest of these watermarks
+are released together. After that, a row with an earlier event time can arrive only in a stream that is not
+counted.
 
-In a join of more than two streams, a side may be an intermediate. Its rows already have ranks, one for each
-of their streams with a window of rows. Then rows of the other side also wait for the intermediate's
-watermark. They are released with the numbers of rows of these streams (``clocked_rows.counting``). Earlier
-families have the rankings of these streams.
+In a join of more than two streams, a side may be an intermediate. Rows of an intermediate already have ranks,
+one for each of their streams with a window of rows, from the rankings of earlier families. Then rows of the
+other side also wait for the intermediate's watermark, and are released with the numbers of rows of these
+streams (``clocked_rows.counting``).
 
 Source: State-Slice (VLDB 2006) says that windows of rows are sliced like windows of time.
 """
@@ -37,7 +37,7 @@ class RankedRows:
     """Ranks of a family's rows, and the rows that wait for their ranks.
 
     Attributes:
-        clocks: Clock that measures the windows on each side.
+        clocks: Clock that measures the windows on a side, by side.
         follows: Sides that are intermediates with ranks.
         rankings: Ranks of the sides with windows of rows.
         waiting: Rows that wait, per side.
@@ -55,7 +55,7 @@ class RankedRows:
         self.restart()
 
     def states(self) -> list[Ranking | WaitingRows]:
-        """Return the objects that hold its segments, in a fixed order."""
+        """Return the objects that hold the segments of ranks and waiting rows, in a fixed order."""
         return [*self.rankings.values(), *self.waiting.values()]
 
     def take_over(self, former: RankedRows) -> None:
@@ -64,7 +64,7 @@ class RankedRows:
         self.released_us = former.released_us
 
     def restart(self) -> None:
-        """Forget all rows: a watermark goes back, so new rows may precede rows already counted."""
+        """Forget all rows, because a watermark is reset and new rows may precede rows already counted."""
         self.rankings = {s: Ranking(c == "key rows") for s, c in self.clocks.items() if c != "time"}
         self.waiting = {side: WaitingRows() for side in SIDES}
         self.released_us = None
@@ -76,7 +76,7 @@ class RankedRows:
         watermarks: Mapping[str, int | None],
         earlier: Mapping[str, Sequence[Ranking]],
     ) -> dict[str, list[Segment]]:
-        """Add a batch's rows; return the rows per side whose ranks are now final, with their clocks.
+        """Add the rows of a batch; return, per side and with both clocks, the rows whose ranks are now final.
 
         Args:
             fresh: New rows per side that are not late.
@@ -109,7 +109,7 @@ class RankedRows:
         """
         before_us = self._release_before_us(watermarks)
         if before_us is not None:
-            # A stream's watermark goes back only together with a call of ``restart``.
+            # This time never decreases, because ``restart`` is called when a watermark is reset.
             self.released_us = before_us
         for side, ranking in self.rankings.items():
             asked = [self._least_male_us(side, watermarks), *(t for of in following for t in of.values())]
@@ -120,7 +120,7 @@ class RankedRows:
     def reached(self, side: str, watermarks: Mapping[str, int | None]) -> int | None:
         """Return a lower bound, on the clock of a side, of all later rows of the other side.
 
-        None if this time is unknown, or if it differs between keys (``reached_by``).
+        The result is None if no bound is known, or if each key has its own bound (``reached_by``).
         """
         least_us = self._least_male_us(side, watermarks)
         if least_us is None or self.clocks[side] == "key rows":
@@ -131,7 +131,7 @@ class RankedRows:
         return int(reached[0])
 
     def reached_by(self, side: str, key: Int64s, watermarks: Mapping[str, int | None]) -> Int64s | None:
-        """Return the bound of ``reached`` for each key, int64[n], if rows count by key; None if unknown."""
+        """Return the bound of each key, int64[n], if rows count by key, or None if no bound is known."""
         least_us = self._least_male_us(side, watermarks)
         if least_us is None:
             return None
@@ -144,7 +144,7 @@ class RankedRows:
         return min(known) if len(known) == len(passed) else None
 
     def _least_male_us(self, side: str, watermarks: Mapping[str, int | None]) -> int | None:
-        """Return the least event time of the other side's rows that are still waiting or to come."""
+        """Return the least event time of the other side's rows that wait or have not arrived yet."""
         opposite, before_us = watermarks["b" if side == "a" else "a"], self._release_before_us(watermarks)
         return None if opposite is None or before_us is None else min(opposite, before_us)
 
@@ -161,6 +161,6 @@ class RankedRows:
 
 
 def _counting(rows: Segment, earlier: Sequence[Ranking]) -> Segment:
-    """Return clocked rows with numbers of rows of the streams that earlier families rank."""
+    """Add to clocked rows the numbers of rows of the streams that are ranked by earlier families."""
     counts = [(of.up_to(rows.key, rows.times), of.up_to(rows.key, rows.times - 1)) for of in earlier]
     return counting(rows, counts)

@@ -1,8 +1,9 @@
 """Ranks of the rows of a stream in one bucket, among all rows or by key.
 
 Rows are ordered by (event time, position) and numbered from 1. A rank is final once the stream's watermark
-has passed the row, because then no later arrival can precede it. Only differences of ranks matter. So rows
-whose ranks no query needs are dropped, except the last such row of each key, whose rank stays as an anchor.
+has passed the row, because then no row that precedes it can arrive. Only differences of ranks matter. So rows
+whose ranks no query needs are dropped, except the last such row of each key: it is the anchor from which the
+key's later rows are numbered.
 
     forgotten    kept: anchor |  rows whose ranks may be needed
     1 2 ... 41        42      |  43 44 45
@@ -10,8 +11,8 @@ whose ranks no query needs are dropped, except the last such row of each key, wh
 
 There may be millions of keys, but a batch has few of them. The kept rows of the batch's keys are copied from
 older segments, numbered together with the new rows, and stored as a new segment, as in a log-structured merge
-tree (O'Neil and others, Acta Informatica 1996). Rows of these keys in older segments are stale; a merge
-removes them.
+tree (O'Neil and others, Acta Informatica 1996). Rows of these keys in older segments are then stale, and are
+removed when segments are merged.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ ANY_KEY = 0
 RANK = "_rank"
 _NAMES = (KEY, TS, POS, RANK)
 _LAST = np.iinfo(np.int64).max
-#: Two segments are merged unless the older segment has more than this many times the rows of the newer one.
+#: Two segments are merged if the older segment has at most this many times the rows of the newer segment.
 _MERGED_RATIO = 2
 #: Stored rows are searched for expired rows once at least one row in this many may have expired.
 _WORTH_A_LOOK = 4
@@ -46,7 +47,7 @@ def rank_rows(key: Int64s | None, ts: Int64s, pos: Int64s) -> pa.RecordBatch:
     bucket gets all rows, under one key. If rows are counted by key, each row goes to the bucket of its key.
 
     Args:
-        key: int64[n], keys of the rows; None: all rows count under one key.
+        key: int64[n], keys of the rows; None if rows of all keys count together.
         ts: int64[n], event times, µs.
         pos: int64[n], positions in the source.
     """
@@ -73,7 +74,7 @@ class Ranking:
     added: int = 0
 
     def add(self, parts: Sequence[pa.RecordBatch]) -> None:
-        """Add new rows (``rank_rows``); none of them is late."""
+        """Add new rows (``rank_rows``), none of which may be late."""
         new = [part for part in parts if part.num_rows]
         if not new:
             return
@@ -85,12 +86,12 @@ class Ranking:
         self._append(_numbered(rows.take(pa.array(order))))
 
     def take_over(self, rows: pa.RecordBatch) -> None:
-        """Add another bucket's ranking, or a part of it; this ranking must not have any of its keys yet."""
+        """Add rows of another bucket's ranking; this ranking must not have any of their keys yet."""
         if rows.num_rows:
             self._append(rows)
 
     def whole(self) -> pa.RecordBatch | None:
-        """Return the rows that are not stale, sorted; None if there are none."""
+        """Return all rows that are not stale, sorted, or None if there are none."""
         merged: Segment | None = None
         for segment in reversed(self.segments):
             merged = segment if merged is None else _merged(segment, merged)
@@ -110,10 +111,10 @@ class Ranking:
         return self._ranks(key, times, np.full(len(times), _LAST, dtype=np.int64))
 
     def is_look_due(self, held: int) -> bool:
-        """Return whether enough rows were added to search the stored rows; if so, restart the count.
+        """Return whether so many rows were added that a search for expired rows pays; if so, reset the count.
 
         Args:
-            held: Number of the stored rows.
+            held: Number of stored rows.
         """
         if self.added * _WORTH_A_LOOK < held:
             return False
@@ -162,7 +163,7 @@ class Ranking:
 
 
 def _merged(older: Segment, newer: Segment) -> Segment:
-    """Return a newer segment's rows, and an older one's rows with keys that the newer one lacks."""
+    """Merge two segments: drop rows of the older segment whose keys are also in the newer segment."""
     place = np.minimum(np.searchsorted(newer.key, older.key), len(newer) - 1)
     stale = newer.key[place] == older.key
     rows = pa.concat_batches([older.rows.filter(pa.array(~stale)), newer.rows])
@@ -171,7 +172,7 @@ def _merged(older: Segment, newer: Segment) -> Segment:
 
 
 def _numbered(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Number the rows of each key, from the rank of its first row, or from 1 if that row has none."""
+    """Number the rows of each key, from the rank of its first row, or from 1 if that row has no rank."""
     key, rank = rows.column(KEY).to_numpy(), rows.column(RANK).to_numpy()
     first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
     lengths = np.diff(np.append(first, len(key)))

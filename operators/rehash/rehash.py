@@ -4,13 +4,13 @@
     3 buckets    | 0: keys 8 | 1: keys 3 5 | 2: keys 1 |
 
 Buckets differ only in their rows: plan, watermarks and held terms are the same in all of them. A row stays in
-its join and slice. Only stored rows (females) are rehashed. Each row of a heavy key goes to any one of the
-key's new fragments, since probing rows (males) of later batches are sent to all of them.
+its join and slice. Only stored rows (females) are rehashed. Each row of a heavy key goes to one of the key's
+new fragments. It can be any of them, because probing rows (males) of later batches are sent to all fragments.
 
 If the next step has the same key, pairs (side a) stay in the bucket that made them, so rows of side b are
 stored in every fragment of their key. Rows whose match is checked (outer, semi and anti joins) are stored in
-one bucket, and rows of the other side in every fragment. A row stored in every old fragment is stored once in
-every new fragment; a pair, or a row whose match is checked, goes to one new fragment.
+one bucket, and rows of the other side in every fragment. A row that was stored in every old fragment of its
+key is stored once in every new fragment. A pair, or a row whose match is checked, goes to one new fragment.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ SlicePlace = tuple[str, str, str, int]
 
 
 def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
-    """Return one of the new buckets, with its segments not stored yet.
+    """Return one of the new buckets, whose segments are not stored yet.
 
     Args:
-        old: All old buckets after the same batch; each is read once, so they need not be in memory together.
+        old: All old buckets after the same batch; each is read once, so only one must be in memory.
         number: Number of the new bucket.
         buckets: Number of all new buckets.
 
@@ -55,11 +55,11 @@ def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
         if new is None:
             new = _without_rows(bucket)
         elif _alike(new) != _alike(bucket):
-            raise InvariantBroken("buckets disagree about plan, watermarks or the next batch")
+            raise InvariantBroken("the old buckets differ in plan, watermarks or next batch")
         for family_id, joins in bucket.families.items():
             _take(joins, new.families[family_id], number, buckets)
     if new is None:
-        raise InvariantBroken("there is no bucket whose rows could be hashed again")
+        raise InvariantBroken("there is no old bucket whose rows can be hashed again")
     for joins in new.families.values():
         copied = copied_side(joins.family.plan)
         if copied is not None:
@@ -133,12 +133,12 @@ def _take_ranked(family: CompiledFamily, old: RankedRows, new: RankedRows, numbe
                 comes_here &= ~np.isin(key, known.column(KEY).to_numpy())
             target.take_over(rows.filter(pa.array(comes_here)))
         elif not target.segments:
-            target.take_over(rows)  # these are the same in all buckets
+            target.take_over(rows)  # all buckets have the same ranks
     for side, waiting in old.waiting.items():
         for segment in waiting.segments:
             if copied_side(family.plan) is None:
-                # After the join, a row is stored in one bucket of its key. Before the join, all buckets of
-                # its key have it.
+                # A row waits in all buckets of its key. Only after it has been joined is it stored in one of
+                # them.
                 here = family.fragments.comes_to(segment.key, number, buckets)
             else:
                 here = _here(family, side, segment, number, buckets)
@@ -175,7 +175,7 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
     def resting(side: str, segment: Segment) -> Segment:
         return segment.take(np.flatnonzero(_here(old.family, side, segment, number, buckets)))
 
-    # Segments that joins share stay shared.
+    # A segment that several joins share is filtered once, so that the joins still share it.
     taken: dict[int, Segment] = {}
     for (_, side, _, state), (_, _, _, target) in zip(old.slices(), new.slices(), strict=True):
         for segment in state.segments:
@@ -188,20 +188,21 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
         if side != everywhere:
             new.parked[side].tail.segments += waiting
             continue
-        # Old buckets may have opened different copies, so one copy is put into the slices.
+        # All old buckets had these rows, but one may have opened segments that are closed in another. So all
+        # rows are put into the slices, where duplicates are removed (``_keep_one_copy``).
         for chain in new.chains.values():
             admitted = (chain.admitted(side, rows) for rows in waiting)
             chain.slices[side][0].segments += [rows for rows in admitted if rows is not None]
     for side, sorting in old.sorting.items():
-        # After the join, a row is stored in one bucket of its key. Before the join, all buckets of its key
-        # have it.
+        # A row waits in all buckets of its key. Only after it has been joined is it stored in one of them.
         coming = (
             segment.take(np.flatnonzero(old.family.fragments.comes_to(segment.key, number, buckets)))
             for segment in sorting.segments
         )
         new.sorting[side].segments += [rows for rows in coming if len(rows)]
     for side, closed in old.closed.items():
-        # All buckets of a key have the same closings of it, so duplicates from two old buckets are merged.
+        # All buckets of a key have the same closings of the key. Duplicates are merged once the closings of
+        # all old buckets are here (``ClosedKeys.rehash``).
         target_keys = new.closed[side]
         target_keys.last = closed.last
         target_keys.floor_us, target_keys.newest_us = closed.floor_us, closed.newest_us
@@ -221,8 +222,8 @@ def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None
     if old.absence is None or new.absence is None:
         return
     for side in SIDES:
-        # Marks name positions instead of keys, so all marks are copied: marks of other buckets' rows are
-        # harmless until they expire.
+        # A mark has the position of a row but not its key, so all marks are copied to every bucket. Marks of
+        # rows that are in other buckets have no effect until they expire.
         for segment in old.absence.marks[side].segments:
             new.absence.marks[side].segments.append(segment.take(np.arange(len(segment))))
         for segment in old.absence.keyless[side].segments:

@@ -1,4 +1,4 @@
-"""Rings of rows by key: nested-loops and hash joins over windows, with their expiry of rows.
+"""Rings of rows by key, which nested-loops and hash joins over windows search and clear of expired rows.
 
 Doors: ring_kernel, rings.
 """

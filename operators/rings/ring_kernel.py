@@ -1,7 +1,7 @@
 """Compiled inner loops of rings: find the first live row of each ring, and the matches of males.
 
-A segment has a part of every ring; the rows of a part are sorted by time. In each segment, the head of a ring
-is the ring's first row that has not been removed.
+A segment has a part of every ring, called a cell, whose rows are sorted by time. In each segment, the head of
+a ring is the ring's first row that has not been removed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def heads_behind(times: Int64s, offsets: Int64s, gone: Int64s) -> Int64s:
     """Return the head of each ring in a segment, int64[cells].
 
     Args:
-        times: int64[n], ascending in each cell.
+        times: int64[n], times of the segment's rows, ascending in each cell.
         offsets: int64[cells + 1], start and end of each cell.
         gone: int64[cells], time up to which the rows of each ring have been removed.
     """
@@ -56,7 +56,7 @@ def remove_expired(
     first: Int64s,
     counts: Int64s,
 ) -> None:
-    """Move the heads of rings in a segment past the rows expired at the arrival of each of m rows.
+    """Move the heads of rings in a segment past the rows that have expired when each of m rows arrives.
 
     Call this for the segments in the order of their oldest rows. Once a ring's head has been found in a
     segment, later segments whose oldest row has not expired are skipped for this ring.
@@ -121,14 +121,14 @@ def scan_rings(
     female_rows: Int64s,
     male_rows: Int64s,
 ) -> int:
-    """Write pairs (i, j) of equal key and near enough in time, until the buffers are full.
+    """Write pairs of a female i and a male j with equal keys and near times, until the buffers are full.
 
     Args:
-        keys: int64[n], keys of the segment's rows, sorted by cell and time.
-        times: int64[n], their times.
+        keys: int64[n], keys of the segment's rows (females), sorted by cell and time.
+        times: int64[n], times of these rows.
         offsets: int64[cells + 1], start and end of each cell.
         male_keys: int64[m], keys of the males.
-        male_times: int64[m], their times.
+        male_times: int64[m], times of the males.
         cells: int64[m], rings that the males scan.
         first: int64[m], row at which each male's scan begins.
         behind_us: Distance below which a female may be behind a male.

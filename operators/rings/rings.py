@@ -6,19 +6,19 @@
 
 A male first examines the head of its ring, removes expired rows, and scans the remaining rows. The
 *invalidation* (``catalog.values.policies.probe.Probe``) determines which other rings also lose their expired
-rows when a row arrives. Nested loops are one ring.
+rows when a row arrives. Nested loops use a single ring.
 
 A ring stores ``gone``, the time up to which its rows were removed. The ring's head in every segment follows
 from this time, even after a restart, so the bucket's manifest stores nothing else about rings. A segment is
-dropped once all of its rows are removed, and rewritten once at least half of them are.
+dropped once all of its rows are removed, and rewritten once at least half of its rows are removed.
 
 Invariant: a row is removed only if it is too old for all later males. So results do not depend on the
 invalidation. Males arrive in the order of their clock. Rows expire by the male's own time, or by the
 watermark if that is earlier.
 
 Source: WNL and WHJ (Kostowski, Claypool), §2, Figures 2 and 3, and §3.2. In the paper, a stream arrives in
-order, and a ring is a circular buffer. Here rows may arrive out of order, so each segment keeps its own
-order.
+order, and a ring is a circular buffer. Here rows may arrive out of order, so the rows of a ring are sorted
+only within each segment.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from operators.segments.segment import Segment
 NOTHING: Final = -(2**63)
 #: A segment is rewritten once at least one row in this many has been removed.
 WORTH_A_REWRITE = 2
-#: Maximum number of (row, ring) pairs processed together; limits memory if each row cleans all rings.
+#: Maximum number of (row, ring) pairs processed together, to limit memory if each row cleans all rings.
 _LOOKED_AT_ONCE = 1 << 22
 
 
@@ -60,9 +60,9 @@ class Arrivals:
 
     Attributes:
         rows: int64[m], index of each row in its segment.
-        keys: int64[m], their keys.
-        times: int64[m], their clock, ascending.
-        cells: int64[m], their rings.
+        keys: int64[m], key of each row.
+        times: int64[m], clock of each row, ascending.
+        cells: int64[m], ring of each row.
     """
 
     rows: Int64s
@@ -89,7 +89,7 @@ class Arrivals:
         return Arrivals(self.rows[own], self.keys[own], self.times[own], self.cells[own])
 
     def part(self, begin: int, end: int) -> Arrivals:
-        """Return some of the rows."""
+        """Return the rows from index ``begin`` up to, but not including, index ``end``."""
         own = slice(begin, end)
         return Arrivals(self.rows[own], self.keys[own], self.times[own], self.cells[own])
 
@@ -99,7 +99,7 @@ class Scan:
     """Males that scan their rings in one segment.
 
     Attributes:
-        index: The segment by rings.
+        index: Rows of the segment, sorted by ring and time.
         males: The males.
         first: int64[m], row at which each male's scan begins.
     """
@@ -116,7 +116,7 @@ class Scan:
 
     @property
     def scanned(self) -> int:
-        """Rows compared so far."""
+        """Number of rows compared so far."""
         return int(self._state[2])
 
     @property
@@ -152,7 +152,7 @@ class Rings:
 
     Attributes:
         probe: Number of rings, and rule for the removal of expired rows.
-        w_end_us: Window of the side; older rows have expired.
+        w_end_us: Window of the side, µs; older rows have expired.
         gone: int64[cells], time up to which the rows of each ring have been removed.
         counts: Counts of this batch.
     """
@@ -208,7 +208,7 @@ class Rings:
                 pass
 
     def dropped(self, segments: Sequence[Segment]) -> tuple[list[Segment], int]:
-        """Return segments, rewritten if many of their rows are removed, and the number of dropped rows."""
+        """Rewrite segments with many removed rows; return the segments and the number of dropped rows."""
         staying, dropped = [], 0
         for segment in segments:
             gone = self.removed(segment)
@@ -233,7 +233,7 @@ class Rings:
         return int((heads - index.offsets[:-1]).sum())
 
     def held(self, segments: Sequence[Segment], reached: int | None) -> tuple[int, int]:
-        """Return the number of rows that have not expired, and of expired rows not removed yet."""
+        """Return the number of rows that have not expired, and the number of expired rows not removed yet."""
         rows = sum(len(segment) - self.removed(segment) for segment in segments)
         if reached is None:
             return rows, 0

@@ -1,8 +1,8 @@
 """Stored columns of a side's rows, and how they are read back.
 
 Event time is stored only as the row's ``_ts``, and a single exact key column only as its ``_key``. In an
-ordered family, ``_ts`` is the stream's order, and event time is an ordinary column. Key columns that are
-hashed are stored in addition to the hash, to verify candidate pairs.
+ordered family, ``_ts`` is the clock of the stream's order, and event time is an ordinary column. Key columns
+that are hashed are stored in addition to the hash, to verify candidate pairs.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class SideLayout:
         event_time: Event-time column.
         key: Key columns of this side.
         key_types: Common type of each key pair.
-        stored: Columns stored as such, sorted.
-        derived_key: The column that can be recovered from ``_key``; None if there is none.
-        timed: Whether ``_ts`` is the event time.
+        stored: Columns that are stored as ordinary columns (``c.<column>``), sorted.
+        derived_key: Key column that can be recovered from ``_key``; None if no column can.
+        timed: True if ``_ts`` is the event time.
     """
 
     types: dict[str, str]
@@ -61,19 +61,19 @@ class SideLayout:
         return kept
 
     def derived(self, name: str, ts: Callable[[], Int64s], key: Callable[[], Int64s]) -> pa.Array | None:
-        """Return a column derived from event times or keys; None for any other column.
+        """Return a column derived from event times or keys, or None for any other column.
 
         Args:
             name: Name of the column.
-            ts: Returns the event times of the rows, int64[n], µs UTC.
-            key: Returns their keys, int64[n].
+            ts: Function that returns the event times of the rows, int64[n], µs UTC.
+            key: Function that returns the keys of the rows, int64[n].
         """
         if name == self.event_time and self.timed:
             return timestamps(ts())
         return recover_column(key(), self.types[name]) if name == self.derived_key else None
 
     def read(self, segment: Segment, name: str, index: Int64s | None = None) -> pa.Array:
-        """Return a column of the rows at ``index`` (None: all rows); NULLs if the segment lacks it."""
+        """Return a column of the rows at ``index``, or of all rows; NULLs if the segment lacks the column."""
         derived = self.derived(
             name,
             lambda: segment.times if index is None else segment.times[index],

@@ -20,8 +20,8 @@ def concat(segments: Iterable[Segment], live: Collection[int] | None = None) -> 
     """Merge segments that are ``mergeable`` into one, sorted by (key, position).
 
     Args:
-        segments: At least one.
-        live: Lineage bits that a query may still need; all others may be dropped. None keeps all.
+        segments: At least one segment.
+        live: Lineage bits that a query may still need; other bits may be dropped. None keeps all bits.
     """
     parts = list(segments)
     if len(parts) == 1:
@@ -36,17 +36,18 @@ def concat(segments: Iterable[Segment], live: Collection[int] | None = None) -> 
     names = batches[0].schema.names
     rows = pa.concat_batches([batch.select(names) for batch in batches])
     key, pos = rows.column(KEY).to_numpy(), rows.column(POS).to_numpy()
-    # A stable sort in numpy merges sorted runs, and each part is sorted.
+    # If positions ascend from part to part, a stable sort by key is enough. It is fast, because each part is
+    # sorted, and numpy's stable sort merges sorted runs.
     order = np.argsort(key, kind="stable") if _follow_each_other(parts) else np.lexsort((pos, key))
     return Segment(rows.take(pa.array(order)), epoch, filters)
 
 
 def concat_alike(segments: Sequence[Segment], live: Collection[int] | None = None) -> list[Segment]:
-    """Merge the segments that are ``mergeable`` with the first segment; leave the others separate.
+    """Merge the segments that are ``mergeable`` with the first segment; leave other segments separate.
 
     Args:
-        segments: Any number.
-        live: Lineage bits that a query may still need; all others may be dropped. None keeps all.
+        segments: Any number of segments.
+        live: Lineage bits that a query may still need; other bits may be dropped. None keeps all bits.
     """
     alike = [segment for segment in segments if mergeable(segments[0], segment, live)]
     chosen = set(map(id, alike))

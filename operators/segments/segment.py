@@ -52,8 +52,8 @@ class ArrivedFile:
     """A file in which rows arrived from PACK, in the stored form of a segment (``segments.files``).
 
     Attributes:
-        name: Its name.
-        bytes: Its length.
+        name: Name of the file.
+        bytes: Length of the file.
     """
 
     name: str
@@ -65,9 +65,9 @@ class Origin:
     """Origin of the rows of a segment that is not stored.
 
     Attributes:
-        segment: A stored segment or a view.
+        segment: Stored segment, or view, from which the rows were taken.
         index: int64[n], ascending, indices of the rows in this segment; None for all of its rows.
-        relabelled: Whether only the lineage of the rows has changed.
+        relabelled: True if the rows' lineage differs from the lineage that ``segment`` has for them.
     """
 
     segment: Segment
@@ -152,7 +152,7 @@ class Segment:
 
     @property
     def known_bits(self) -> frozenset[int]:
-        """Lineage bits of the filters evaluated on these rows; a missing bit is not a failed filter."""
+        """Lineage bits of the filters evaluated on these rows; nothing is known about other filters."""
         return frozenset(self.filters)
 
     @property
@@ -172,12 +172,12 @@ class Segment:
 
     @property
     def bloom(self) -> tuple[str, int] | None:
-        """Stored id and length of the filter of the stored rows' keys; None if there is no filter."""
+        """Stored id and length of the filter of the stored rows' keys, or None if there is no filter."""
         last = self.values[-1] if len(self.values) > 1 else None
         return last if last is not None and last[0] == bloom_id(self.id) else None
 
     def probed(self, keys: Int64s) -> Segment | None:
-        """Return the rows that males probe; None if none of the rows can match.
+        """Return the rows that males must probe, or None if none of the rows can match.
 
         Args:
             keys: int64[n], n > 0, ascending, keys of the males.
@@ -211,7 +211,7 @@ class Segment:
         return self.alike
 
     def has_bit(self, bit: int) -> Bools:
-        """Return which rows pass the filter of a lineage bit, bool[n]; none if it was not evaluated."""
+        """Return which rows pass a lineage bit's filter, bool[n]; no row if the filter was not evaluated."""
         if bit not in self.filters:
             return np.zeros(len(self), dtype=np.bool_)
         word, place = divmod(self.filters.index(bit), WORD_BITS)
@@ -233,7 +233,7 @@ class Segment:
         return found
 
     def column(self, name: str) -> pa.Array | None:
-        """Return a stream column; None if the segment does not have it."""
+        """Return a stream column, or None if the segment does not have the column."""
         full = COLUMN + name
         return self.rows.column(full) if full in self.rows.schema.names else None
 
@@ -242,10 +242,10 @@ class Segment:
         return self.take(np.flatnonzero(keep))
 
     def cut(self, t_start: int, t_end: int) -> Segment:
-        """Return the rows with ``t_start <= T < t_end``.
+        """Return the rows with ``t_start <= T < t_end``, where T is the row's ``ts``.
 
-        The cut of a stored segment is a view of it. So a split at a slice boundary writes nothing, and the
-        stored bytes are removed together with the last view of them.
+        The cut of a stored segment is a view of the segment. So a split at a slice boundary writes nothing,
+        and the stored bytes are removed together with the last view of them.
         """
         part = self.filter((self.ts >= t_start) & (self.ts < t_end))
         return part.stored_as_view(cut_name(self.id, t_start, t_end)) if self.id else part
@@ -271,12 +271,12 @@ class Segment:
         return self.placed(tuple(bit for bit in self.filters if bit in bits))
 
     def slimmed(self, live: Collection[int]) -> Segment:
-        """Return the same rows without dead filters, if that saves a lineage word."""
+        """Return the same rows without bits of filters that are not live, if that saves a lineage word."""
         known = sum(bit in live for bit in self.filters)
         return self.knowing(live) if _words(known) < _words(len(self.filters)) else self
 
     def placed(self, filters: tuple[int, ...]) -> Segment:
-        """Return the same rows with exactly these filters, in this order; all must be known already."""
+        """Return the same rows with the bits of exactly these known filters, in this order."""
         if filters == self.filters:
             return self
         places = {bit: place for place, bit in enumerate(self.filters)}
@@ -293,7 +293,7 @@ class Segment:
         return self.with_lineage(filters, words)
 
     def with_lineage(self, filters: tuple[int, ...], words: Sequence[Words]) -> Segment:
-        """Return the same rows with these filters, by bit, and these lineage words, uint64[n] each."""
+        """Return the same rows with other filters, in the order of their bits, and other lineage words."""
         names = [name for name in self.rows.schema.names if not name.startswith(LINEAGE)]
         arrays = [self.rows.column(name) for name in names]
         names += [f"{LINEAGE}{number}" for number in range(len(words))]
@@ -323,8 +323,8 @@ class Segment:
         """Return the same segment with the name of a view of its origin.
 
         Args:
-            segment_id: The name.
-            patch: Stored id and length of the patch in the name, in addition to the values of the origin.
+            segment_id: Name of the view.
+            patch: Stored id and length of the patch that the name adds; None if the name adds no patch.
         """
         assert self.origin is not None, "only stored rows can be viewed"
         lengths = dict(self.origin.segment.values)
@@ -358,8 +358,8 @@ class Segment:
         """Read the stored form.
 
         Args:
-            data: Bytes under the stored id.
-            segment_id: Its stored id.
+            data: Bytes that were stored under ``segment_id``.
+            segment_id: Stored id of the segment.
 
         Raises:
             CorruptSegment: The bytes are not a segment, or have an unknown format.
@@ -382,16 +382,16 @@ def labelled(rows: pa.RecordBatch, epoch: int | None, filters: tuple[int, ...]) 
 
 
 def unlabelled(rows: pa.RecordBatch, name: str, epoch: int, filters: tuple[int, ...]) -> pa.RecordBatch:
-    """Return the rows of a file, after checking that they were ``labelled`` in the same way.
+    """Return the rows of a file, after checking that they were ``labelled`` with this epoch and filters.
 
     Raises:
-        CorruptSegment: The label is different: if the rows were stored in a slice, their bits would be read
+        CorruptSegment: The label is different. If the rows were stored in a slice, their bits would be read
             as answers of other filters.
     """
     if rows.schema.metadata != {key.encode(): text.encode() for key, text in _label(epoch, filters).items()}:
         raise CorruptSegment(
             f'file "{name}" was packed for another plan version or other filters',
-            detail=f"Its label is {rows.schema.metadata}; expected was {_label(epoch, filters)}.",
+            detail=f"Its label is {rows.schema.metadata}, but should be {_label(epoch, filters)}.",
         )
     return rows.replace_schema_metadata(None)
 
@@ -413,7 +413,8 @@ def _taken(rows: pa.RecordBatch, index: Int64s) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
-# Segments have few distinct sets of columns. Equal sets share one object, so its hash is computed once.
+# Cached, because segments have few distinct sets of columns. Equal sets share one object, so the hash of each
+# set is computed only once.
 @lru_cache(maxsize=1 << 10)
 def _columns(names: tuple[str, ...]) -> frozenset[str]:
     return frozenset(name[len(COLUMN) :] for name in names if name.startswith(COLUMN))

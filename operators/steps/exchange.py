@@ -1,4 +1,4 @@
-"""Exchange: sends pairs of one step to the buckets of the next step's key, one batch later.
+"""Exchange: sends pairs of one step to the buckets of their keys in the next step, one batch later.
 
     batch n     bucket 0   pairs of A and B ── by the key of (A, B) and C ──> file of bucket 0 ──┬─ bucket 0
                 bucket 1   pairs of A and B ─────────────────────────────────> file of bucket 1 ─┼─ bucket 1
@@ -11,8 +11,8 @@ batch reads the same rows again.
     | length of header | header (JSON) | Arrow IPC of a part | Arrow IPC of ... |
 
 The plan may change between the two batches. Therefore a part names the queries of its lineage bits, and
-``arrived`` translates these bits into those of the plan in force in the next batch. Pairs that only departed
-queries would use are left out.
+``arrived`` translates these bits into the bits of the plan in force in the next batch. Pairs that only
+departed queries would use are left out.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ExchangedRows:
         members: Columns of the intermediate that the lineage bits represent, in the order of the bits.
         bucket: Number of the receiving bucket.
         rows: Packed rows, sorted by (key, position).
-        side: The side.
+        side: Side of the family that takes the pairs, ``a`` or ``b``.
     """
 
     family: str
@@ -67,7 +67,7 @@ def set_out(
     """Return the pairs that queries of a next step use, by the bucket of their key in that step.
 
     Args:
-        handed: Pairs of the step before.
+        handed: Pairs of the previous step.
         family: Family of the next step.
         layout: Layout of the side that takes the pairs.
         buckets: Number of buckets.
@@ -77,7 +77,7 @@ def set_out(
     found = handed.taken(family, (*layout.stored, *key_columns), side)
     if found is None:
         return []
-    # Sort by position, so that rows of equal key remain sorted by position.
+    # Sorted by position first, so that rows of equal key are in order of position after the sort by key.
     found = found.take(pa.array(np.argsort(found.column(POS).to_numpy(), kind="stable")))
     given = pa.table({name: found.column(COLUMN + name) for name in layout.key})
     key, valid = join_key(given, layout.key, layout.key_types)
@@ -95,14 +95,14 @@ def set_out(
 def arrived(
     parts: Sequence[ExchangedRows], family: FamilyPlan, layout: SideLayout, version: int, side: str = "a"
 ) -> Segment | None:
-    """Return the previous batch's pairs as rows of a family's side; None if no query uses any.
+    """Return the previous batch's pairs as rows of a family's side, or None if no query uses any of them.
 
     Args:
         parts: Pairs that the buckets have sent.
         family: The family, under the plan in force.
         layout: Layout of the side.
-        version: Version of the plan.
-        side: The side.
+        version: Version of the plan in force.
+        side: Side of the family that takes the pairs.
     """
     own = [part for part in parts if (part.family, part.side) == (family.id, side)]
     segments = [_translated(part, family, layout, version) for part in own]
@@ -111,7 +111,7 @@ def arrived(
 
 
 def _translated(part: ExchangedRows, family: FamilyPlan, layout: SideLayout, version: int) -> Segment:
-    """Return the rows of a part with the lineage bits and columns that a plan needs."""
+    """Return the rows of a part with the lineage bits and columns of the plan in force."""
     places = {name: place for place, name in enumerate(part.members)}
     before = [part.rows.column(f"{LINEAGE}{word}").to_numpy() for word in range(_words(len(part.members)))]
     rows, filters = part.rows.num_rows, family.filters(part.side)
@@ -126,7 +126,8 @@ def _translated(part: ExchangedRows, family: FamilyPlan, layout: SideLayout, ver
     kept = set(part.rows.schema.names)
     for name in layout.stored:
         names.append(COLUMN + name)
-        # Only queries newer than these pairs read this column, and they do not use these pairs.
+        # A column is missing if only queries newer than these pairs read it. Such queries do not use these
+        # pairs.
         missing = COLUMN + name not in kept
         arrays.append(
             pa.nulls(rows, arrow_type(layout.types[name])) if missing else part.rows.column(COLUMN + name)
@@ -192,6 +193,6 @@ def decode_exchange(data: pa.Buffer, bucket: int | None = None) -> list[Exchange
         raise CorruptPayload(
             f"{data.size} bytes are not the pairs that a bucket has sent",
             detail=f"{type(error).__name__}: {error}.",
-            hint="If the repeated batch fails the same way, memory or disk are at fault.",
+            hint="If the batch fails in the same way when it is repeated, check memory and disk.",
         ) from error
     return found

@@ -1,11 +1,11 @@
 """Expiry of an intermediate's rows: when no later row can match all rows of a combination.
 
-    a1 b1   oldest 10:00:00, newest 10:00:50      windows of a minute: c rows meet it up to 10:00:59.999999
-    a2 b2   oldest 10:00:50, newest 10:00:50                                    up to 10:01:49.999999
+    a1 b1   oldest 10:00:00, newest 10:00:50      windows of a minute: matches c up to 10:00:59.999999
+    a2 b2   oldest 10:00:50, newest 10:00:50                           matches c up to 10:01:49.999999
 
-A slice uses only the newest event time, by which it would keep both rows up to 10:01:50. Therefore rows leave
-their slices earlier, each at its own time, and segments are rewritten from time to time. The choice of
-segments depends only on the rows and the watermark, so a repeated batch makes the same choice.
+A slice alone would use the newest event time and keep both rows up to 10:01:50. Instead, each row has its own
+time at which it expires, and segments are rewritten without expired rows from time to time. The choice of
+these segments depends only on the rows and the watermark, so a repeated batch makes the same choice.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class Expiry:
     """Times up to which queries need the rows of a side that is an intermediate.
 
     Attributes:
-        alike_us: How long a row is needed after its oldest event time, by query; the query is given as a set
-            of one. Queries without an entry need the column ``expires``.
+        alike_us: Time, µs, for which a query needs a row after the row's oldest event time, by query, given
+            as a set of one query. For other queries, rows have the column ``expires``.
     """
 
     alike_us: Mapping[int, int]
 
     def expired(self, rows: Segment, classes: Classes, reached: int) -> Bools:
-        """Return which rows no later row can match, bool[n], or bool[1] for all rows.
+        """Return which rows no later row can match, bool[n], or bool[1] if the answer is the same for all.
 
         Args:
-            rows: Rows held.
+            rows: Stored rows.
             classes: Class of each row (None if all rows have one class), and for each class the set of
                 queries that may use its rows.
             reached: Lower bound of the event times of later rows of the other side.
@@ -58,7 +58,7 @@ class Expiry:
             until: Int64s = expires.to_numpy()
             return until
         if oldest is None:
-            # Rows written by an older version of the service.
+            # These rows were written by an older version of the service, without times of expiry.
             return np.full(1, UNBOUNDED_US)
         longest = np.array([self._longest_us(members) for members in sets], dtype=np.int64)
         first: Int64s = oldest.to_numpy()
@@ -69,11 +69,11 @@ class Expiry:
 
 
 def leaving(segments: Sequence[Segment], gone: Sequence[Bools]) -> list[Bools | None]:
-    """Return which rows of each segment should be removed now, bool[n]; None: none of them.
+    """Return which rows of each segment should be removed now, bool[n], or None to keep all its rows.
 
     Args:
-        segments: Rows held.
-        gone: For each segment: which rows no later row can match.
+        segments: Stored rows.
+        gone: For each segment, which of its rows no later row can match.
     """
     counts = [int(np.count_nonzero(each)) for each in gone]
     left, most = sum(counts), sum(map(len, segments))

@@ -1,12 +1,12 @@
-"""Pairs of a family that are handed to the next steps of queries, as rows of a side there.
+"""Pairs of a family that are handed to the next steps of its queries, where they are rows of one side.
 
     pairs of A and B      queries 3 and 7 hand on             rows of (A, B)
     a1 b1                 3, 7                                key  newer time  position  _l0 = 0b11
     a1 b2                 7                                   key  newer time  position  _l0 = 0b10
 
-A pair is handed on only once, with a lineage bit for each query that has the pair. Its position is computed
-from the positions of its two rows. So it is the same on replay, in every bucket, and however the input is cut
-into batches.
+A pair is handed on only once, with a lineage bit for each query that has the pair. The position of a pair is
+computed from the positions of its two rows. So the position is the same on replay, in every bucket, and
+however the input is cut into batches.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class HandedChunk:
 
     Attributes:
         key: int64[n], join key of each pair.
-        ts: int64[n], the newer event time of each pair, µs UTC; without windows, the order of its rows.
+        ts: int64[n], the newer event time of each pair, µs UTC; in an ordered family, the clock of its rows.
         pos: int64[n], positions of the pairs (``pair_positions``).
         codes: int64[n], index of each pair's set in ``sets``.
         sets: Sets of the family's queries.
@@ -55,8 +55,8 @@ class HandedPairs:
     """Pairs of one family and batch that are handed on.
 
     Attributes:
-        family: The family.
-        chunks: Its pairs.
+        family: The family that made the pairs.
+        chunks: The pairs, one chunk per probe.
     """
 
     family: FamilyPlan
@@ -68,10 +68,10 @@ class HandedPairs:
         """Return the pairs as rows of a side of a next step, except pairs that no query there uses.
 
         Args:
-            following: Family of that step.
+            following: Family of the next step.
             layout: Layout of the side.
             version: Plan version in force.
-            side: The side.
+            side: Side of the next step that takes the pairs.
         """
         found = self.taken(following, layout.stored, side)
         if found is None:
@@ -85,10 +85,10 @@ class HandedPairs:
         return Segment(found.take(pa.array(np.lexsort((pos, key)))), version, bits)
 
     def taken(self, following: FamilyPlan, columns: Sequence[str], side: str) -> pa.RecordBatch | None:
-        """Return, unsorted, the pairs that some query of a next step uses; None if there are none.
+        """Return, unsorted, the pairs that some query of a next step uses, or None if there are none.
 
         Args:
-            following: Family of that step.
+            following: Family of the next step.
             columns: Further columns of the intermediate to include.
             side: Side of the next step that takes the pairs.
         """
@@ -124,7 +124,7 @@ class HandedPairs:
     def _until(self, chunk: HandedChunk, rows: Int64s, following: FamilyPlan, side: str) -> Int64s:
         """Return the event time up to which queries of a next step need each pair, int64[m]."""
         places = {query.id: number for number, query in enumerate(self.family.queries)}
-        # Group queries by rule, since most queries have the same rule.
+        # Queries are grouped by their rule of expiry, because most queries have the same rule.
         saying: dict[tuple[tuple[tuple[str, int], ...], int], int] = {}
         for query in following.queries:
             expires = query.expires(side)
@@ -141,7 +141,7 @@ class HandedPairs:
         return found
 
     def _takers(self, filters: Sequence[PlannedFilter]) -> dict[int, int]:
-        """Return the bit index of each query's filter in the next step, by the query's bit in sets."""
+        """Return the bit index of each query's filter in the next step, by the set of that query alone."""
         places = {f.columns: place for place, f in enumerate(filters)}
         return {
             1 << number: places[membership(query.id),]
@@ -157,7 +157,7 @@ def _microseconds(column: pa.Array, rows: Int64s) -> Int64s:
 
 
 def pair_positions(a: Int64s, b: Int64s) -> Int64s:
-    """Return one position for each pair of positions, int64[n], not negative.
+    """Return the position of each pair, given the positions of its rows, int64[n], not negative.
 
     Two pairs have the same position with a probability of 2^-63.
     """

@@ -1,7 +1,7 @@
 """Folders: where segments, results, late rows and dead letters are stored.
 
     directory          the files themselves, on one machine or on a mount that all machines share
-    ObjectFolder       an object store has the files; a directory on each machine is written first, and caches
+    ObjectFolder       an object store has the files; each machine writes to its cache directory first
 
     write folder / name  ->  publish  ->  name it in a manifest  ->  fetch on any machine  ->  remove
 
@@ -142,7 +142,7 @@ def create(folder: Folder, name: str, data: bytes) -> bool:
 
     Raises:
         StorageDown: The object store cannot be reached.
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     if isinstance(folder, ObjectFolder):
         return folder.create(name, data)
@@ -156,11 +156,11 @@ def create(folder: Folder, name: str, data: bytes) -> bool:
 
 
 def read(folder: Folder, name: str) -> bytes | None:
-    """Return the current bytes of a file, as seen by all machines; None if it does not exist.
+    """Return the current bytes of a file, as seen by all machines, or None if the file does not exist.
 
     Raises:
         StorageDown: The object store cannot be reached.
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     if isinstance(folder, ObjectFolder):
         return folder.read(name)

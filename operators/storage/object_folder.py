@@ -1,4 +1,4 @@
-"""A folder in an object store; on each machine, a directory is written first and is its cache.
+"""Folders in an object store; each machine writes files to a directory first, which is also its cache.
 
     worker     directory/name  --PUT-->   s3://bucket/prefix/name
     engine                     <--GET--   directory/name (of its own machine)
@@ -44,8 +44,8 @@ class Stored(NamedTuple):
     """Metadata of a file.
 
     Attributes:
-        bytes: Its length.
-        etag: Tag of the content (ETag); None if there is none, as for files in a directory.
+        bytes: Length of the file.
+        etag: Tag of the content (ETag); None if the file has no tag, as in a directory.
     """
 
     bytes: int
@@ -58,7 +58,7 @@ _added: dict[Path, int] = {}
 
 @dataclass(frozen=True, slots=True)
 class ObjectFolder:
-    """Files of one kind.
+    """Folder in an object store, with files of one kind.
 
     Attributes:
         directory: Directory on this machine; created when it is first needed.
@@ -86,7 +86,7 @@ class ObjectFolder:
                 raise StorageDown(
                     f'cache directory "{self.directory}" cannot be used',
                     detail=f"{directory} belongs to another user.",
-                    hint="Name a directory of the service's own in SLUICE_STORAGE_CACHE_DIR.",
+                    hint="Set SLUICE_STORAGE_CACHE_DIR to a directory that belongs to the service's user.",
                 )
 
     def publish(self, names: Collection[str]) -> dict[str, str]:
@@ -116,7 +116,7 @@ class ObjectFolder:
         self._trim(sum(sizes_here(self.directory, missing).values()))
 
     def stored(self, names: Collection[str]) -> dict[str, Stored]:
-        """Return the metadata of those objects that exist."""
+        """Return the metadata of the named objects that exist, by name."""
         store = _store(self.url)
 
         def head(name: str) -> tuple[str, Stored] | None:
@@ -148,7 +148,7 @@ class ObjectFolder:
         """Remove objects."""
         store = _store(self.url)
         with _translated(self.url):
-            # For a request with many objects, some stores do not report which of them existed.
+            # If one request is for many objects, some stores do not report which objects did not exist.
             try:
                 store.delete(list(names))
             except FileNotFoundError:
@@ -170,7 +170,7 @@ class ObjectFolder:
         return True
 
     def read(self, name: str) -> bytes | None:
-        """Return the current bytes of an object in the store; None if it does not exist."""
+        """Return the current bytes of an object in the store, or None if the object does not exist."""
         with _translated(f"{self.url}/{name}"):
             try:
                 return bytes(_store(self.url).get(name).bytes())
@@ -196,7 +196,8 @@ class ObjectFolder:
     def _trim(self, added: int) -> None:
         """Remove the least recently used files if the cache is larger than its maximum size.
 
-        Processes that have mapped a removed file can still read it; others download it again when needed.
+        Processes that have mapped a removed file can still read it. Other processes download the file again
+        when they need it.
         """
         _added[self.directory] = _added.get(self.directory, self.cache_bytes) + added
         if _added[self.directory] < min(_LOOK_BYTES, self.cache_bytes):
@@ -220,7 +221,7 @@ class ObjectFolder:
 
 
 def sizes_here(directory: Path, names: Collection[str]) -> dict[str, int]:
-    """Return the sizes of those files that are in a directory, by name."""
+    """Return the sizes of the named files that are in a directory, by name."""
     found = {}
     for name in names:
         try:
@@ -231,7 +232,7 @@ def sizes_here(directory: Path, names: Collection[str]) -> dict[str, int]:
 
 
 def _side_by_side(request: Callable[[str], _Answer], names: Collection[str]) -> list[_Answer]:
-    """Make a request per name in parallel; if one fails, raise its error after the others have ended."""
+    """Make a request per name in parallel; raise the error of a failed request after all have ended."""
     if len(names) < 2:
         return [request(name) for name in names]
     with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(names)), thread_name_prefix="storage") as threads:
@@ -242,7 +243,7 @@ def _side_by_side(request: Callable[[str], _Answer], names: Collection[str]) -> 
 def _store(url: str) -> Any:  # Any: one of several classes without a common typed base class
     """Return the client of a store.
 
-    Its threads do not survive a fork, so a process must not fork after this call.
+    The client's threads do not survive a fork, so a process must not fork after this call.
     """
     from obstore.store import from_url
 
@@ -260,6 +261,6 @@ def _translated(url: str) -> Iterator[None]:
         raise StorageDown(
             f'storage "{url}" cannot be used',
             detail=f"{str(error).splitlines()[0]}.",
-            hint="Check that it exists, and that the environment of engine and workers has the right "
-            "credentials and address.",
+            hint="Check that this storage exists, and that the environment of engine and workers has the "
+            "right credentials and address.",
         ) from error

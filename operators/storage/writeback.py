@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-#: Smaller files do not benefit.
+#: Files of fewer bytes do not benefit from writeback.
 LEAST_BYTES: Final = 256 << 10
 
 _SYNC_FILE_RANGE_WRITE: Final = 2
@@ -25,7 +25,7 @@ def begin_writeback(path: Path) -> None:
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        # The result is ignored: code that needs the file on disk syncs it.
+        # The result is ignored, because code that needs the file on disk syncs it.
         call(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
     finally:
         os.close(descriptor)
@@ -33,7 +33,7 @@ def begin_writeback(path: Path) -> None:
 
 @cache
 def _sync_file_range() -> Any:  # Any: a foreign function
-    """Return Linux's ``sync_file_range``; None on other systems."""
+    """Return Linux's ``sync_file_range``, or None on other systems."""
     call = getattr(ctypes.CDLL(None), "sync_file_range", None)
     if call is not None:
         call.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)

@@ -7,8 +7,8 @@ views refer to its parts (``encoding.view_names``). There are two kinds of parts
 
 * *kept rows*: one bit per row of the segment or view that is patched, set if the row is kept. Many queries
   keep the same rows, so equal parts are written once.
-* *lineage*: filters, and the bits of each row for them, including newly evaluated filters. Segments with the
-  same filters are concatenated in one column, narrowed as in a segment (``encoding.row_codec``).
+* *lineage*: filters, including newly evaluated ones, and each row's bits for these filters. The bits of all
+  segments with the same filters are in one column, narrowed as in a segment (``encoding.row_codec``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PatchWriter:
     _relabelled: int = 0
 
     def keep(self, index: Int64s, rows: int) -> int:
-        """Add a selection.
+        """Add a part with kept rows.
 
         Args:
             index: int64[k], ascending, indices of the kept rows.
@@ -54,11 +54,11 @@ class PatchWriter:
         return self._kept.setdefault((rows, np.packbits(keep).tobytes()), len(self._kept))
 
     def relabel(self, filters: tuple[int, ...], words: Sequence[Words]) -> int:
-        """Add lineage.
+        """Add a part with lineage.
 
         Args:
             filters: Numbers of the filters, in the order of their bits; at least one.
-            words: uint64[n] per word.
+            words: Lineage words of the n rows, uint64[n] each.
 
         Returns:
             The number of the part.
@@ -88,7 +88,7 @@ class Patch:
     """A stored patch.
 
     Attributes:
-        id: Its stored id.
+        id: Stored id of the patch.
         stored_bytes: Length of the stored form.
     """
 
@@ -104,20 +104,20 @@ class Patch:
             CorruptSegment: The part has another number of rows, or does not exist.
         """
         if number >= len(self._kept) or self._kept[number][0] != rows:
-            raise CorruptSegment(f'patch "{self.id}" has no selection {number} of {rows} rows')
+            raise CorruptSegment(f'patch "{self.id}" has no selection {number} from {rows} rows')
         bits = np.frombuffer(self._kept[number][1], dtype=np.uint8)
         keep: Bools = np.unpackbits(bits, count=rows).view(np.bool_)
         return keep
 
     def lineage(self, number: int, rows: int) -> tuple[tuple[int, ...], list[Words]]:
-        """Return the filters and words of a part for this many rows.
+        """Return the filters and lineage words of a part that covers ``rows`` rows.
 
         Raises:
             CorruptSegment: The part has another number of rows, or does not exist.
         """
         filters, words = self._lineage.get(number, ((), []))
         if not words or len(words[0]) != rows:
-            raise CorruptSegment(f'patch "{self.id}" has no lineage {number} of {rows} rows')
+            raise CorruptSegment(f'patch "{self.id}" has no lineage {number} for {rows} rows')
         return filters, words
 
     @classmethod
@@ -152,7 +152,7 @@ class Patch:
                     lineage[number] = (tuple(group["filters"]), own)
                     first += rows
             if start != buffer.size:
-                raise EOFError(f"{buffer.size} bytes instead of {start}")
+                raise EOFError(f"the patch has {buffer.size} bytes instead of {start}")
         except (pa.ArrowException, OSError, EOFError, IndexError, KeyError, TypeError, ValueError) as error:
             raise CorruptSegment(f'patch "{patch_id}" cannot be read', detail=str(error)) from error
         return cls(patch_id, buffer.size, kept, lineage)

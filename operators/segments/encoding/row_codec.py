@@ -6,8 +6,8 @@
 Keys, event times, positions and lineage words each vary little within a batch or segment, and they are most
 of the bytes that are sent to a bucket and stored in its state. Narrowing halves the bytes to shuffle and
 store, and costs two passes over an array (frame of reference encoding; Goldstein, Ramakrishnan, Shaft, ICDE
-1998). Rows have few distinct combinations of filter answers, so lineage words are mostly numbered instead
-(dictionary encoding).
+1998). Rows have few distinct combinations of filter answers, so most lineage words are replaced by the number
+of their value instead (dictionary encoding).
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from operators.kernels.keys import Int64s, Words, numbered_if_few
 #: Columns of packed rows that are int64 without NULLs.
 KEY, TS, POS = "_key", "_ts", "_pos"
 
-#: Type of lineage words that are already numbered.
+#: Type of lineage words that are already replaced by numbers of their values.
 NUMBERED = pa.dictionary(pa.uint8(), pa.uint64())
 
 _FROM, _VALUES = b"from", b"values"
 _WIDE = ("int64", "uint64")
 _NARROWER = (np.uint8, np.uint16, np.uint32)
-#: Words with at most this many distinct values are numbered.
+#: Lineage words with at most this many distinct values are replaced by numbers of these values.
 _MOST_VALUES = 1 << 8
-#: Bytes of a distinct value in the metadata; numbering pays from this many rows per distinct value.
+#: Bytes of a distinct value in the metadata. Words are replaced only if there are at least this many rows per
+#: distinct value.
 _VALUE_BYTES = 20
 
 
@@ -41,7 +42,7 @@ def encode_rows(rows: pa.RecordBatch) -> bytes:
 
 
 def write_rows(rows: pa.RecordBatch, sink: pa.NativeFile) -> None:
-    """Write one record batch as ``encode_rows`` returns it."""
+    """Write one record batch in the form that ``encode_rows`` returns."""
     fields, columns = [], []
     for field, column in zip(rows.schema, rows.columns, strict=True):
         if field.type == NUMBERED:
@@ -82,7 +83,7 @@ def narrow_rows(data: bytes | pa.Buffer) -> pa.RecordBatch:
 
 
 def rows_with(narrow: pa.RecordBatch, name: str, values: Int64s) -> Int64s:
-    """Return the rows whose value in an ascending column is one of some values, int64[m], ascending.
+    """Return the indices of the rows whose value in a column is one of ``values``, int64[m], ascending.
 
     Args:
         narrow: Rows as they are stored.
@@ -96,7 +97,7 @@ def rows_with(narrow: pa.RecordBatch, name: str, values: Int64s) -> Int64s:
     sought = (distinct - smallest).astype(stored.dtype)
     first, end = (np.searchsorted(stored, sought, side) for side in ("left", "right"))
     lengths = end - first
-    # Each run starts where the previous run ends.
+    # The result concatenates runs of indices, so each run starts where the previous run ends.
     starts = first - np.cumsum(lengths) + lengths
     rows: Int64s = np.repeat(starts, lengths) + np.arange(lengths.sum())
     return rows
@@ -137,7 +138,7 @@ def _narrowed(field: pa.Field, column: pa.Array) -> tuple[pa.Field, pa.Array]:
 
 
 def _as_numbered(field: pa.Field, column: pa.DictionaryArray) -> tuple[pa.Field, pa.Array]:
-    """Narrow words that are numbered already (``operators.pack.lineage_words``)."""
+    """Narrow words that PACK has already replaced by numbers (``operators.pack.lineage_words``)."""
     if _VALUE_BYTES * len(column.dictionary) <= len(column):
         return _with_values(field, column.indices, column.dictionary.to_numpy())
     words = column.dictionary_decode()

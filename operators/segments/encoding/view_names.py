@@ -1,7 +1,7 @@
 """Names of views: segments that are parts of stored values, and so take no bytes of their own.
 
     c.7.3.0                            a stored segment: checkpoint, bucket, batch, serial number
-    c.7.3.0@100:200                    its rows with 100 <= T < 200
+    c.7.3.0@100:200                    rows of this segment with 100 <= T < 200
     c.7.3.0@100:200&9.4:12             of these, the rows that part 12 of the patch c.7.9.4 keeps
     c.7.3.0@100:200&9.4:12=9.4:0       these rows with the lineage that part 0 of the patch gives them
 
@@ -30,7 +30,7 @@ def steps(segment_id: str) -> list[tuple[str, str]]:
 
 
 def stored_id(segment_id: str) -> str:
-    """Return the id under which a segment's rows are stored: its own, or the viewed segment's.
+    """Return the id under which a segment's rows are stored; for a view, the id of the viewed segment.
 
     >>> stored_id("c.7.3.0@100:200&9.4:12")
     'c.7.3.0'
@@ -101,7 +101,7 @@ def cut_bounds(facts: str) -> tuple[int, int]:
 
 
 def patched_name(segment_id: str, kept: str | None, lineage: str | None) -> str:
-    """Return the name of a selection of a segment's rows, with new lineage if it is given.
+    """Return the name of selected rows of a segment, with new lineage if it is given.
 
     >>> patched_name("c.7.3.0=4.1:3@0:9", "9.4:12", "9.4:0")
     'c.7.3.0@0:9&9.4:12=9.4:0'

@@ -10,14 +10,14 @@ committed. A value that a batch no longer needs is kept for two more batches, be
 or of the previous batch starts from an earlier manifest (``service.recovery.checkpoint``). Every process maps
 the same file, so a worker can read another worker's values without a copy.
 
-Values in the state store itself went through a socket, a pickle and several copies in the JVM, at about 8 ms
-per megabyte (many-keys workload, 2 cores).
+When values were kept in the state store itself, they went through a socket, a pickle and several copies in
+the JVM, which took about 8 ms per megabyte (many-keys workload, 2 cores).
 
 Rows are also sent from PACK to CHAIN in files if both run on one machine. Through Spark, they would be copied
 about twelve times, by sockets, Arrow, shuffle and sort. Usually the rows of a file are a complete segment.
 Then the file gets the segment's id as a second name, and nothing is written. The first name is removed with
-the other values that the batch drops. Names left by a crash are swept (``sweep``), because a replayed batch
-writes them again.
+the other values that the batch drops. After a crash, files left in transit are removed (``sweep``),
+because a replayed batch sends their rows again.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Fence:
     """The epoch of the only job whose workers may write, in a file next to the values.
 
     Attributes:
-        path: The file.
+        path: File that contains the epoch.
         epoch: Epoch of the job to which these workers belong.
     """
 
@@ -101,7 +101,8 @@ class SegmentFiles:
     Attributes:
         directory: Folder of the files, one for all workers of the job.
         fence: Checked before a value is written or removed; None if no other process can write.
-        sealed: Whether every file has a seal; files written by an older version have none.
+        sealed: True if every file has a seal; False if some files were written by an older version without
+            seals.
     """
 
     directory: Folder
@@ -129,7 +130,7 @@ class SegmentFiles:
             rows: The rows, ``labelled`` as a segment.
 
         Raises:
-            OSError: They cannot be written.
+            OSError: The rows cannot be written.
         """
         name = f"{_ARRIVING}{batch}.{order}.{bucket}.{part}"
         with self._whole(name) as partial:
@@ -232,7 +233,7 @@ class SegmentFiles:
             begin_writeback(partial)
             partial.replace(self.directory / name)
         except OSError:
-            # A useless partial file should not keep a full disk full.
+            # The partial file is useless, and the disk may be full.
             partial.unlink(missing_ok=True)
             raise
 

@@ -1,9 +1,9 @@
-"""Rows of a segment sorted into cells: by key modulo a number, for rings of a hash join, then by time.
+"""Rows of a segment sorted by cell, then by time; a row's cell is its key modulo the number of cells.
 
 cells      0        1     2
 offsets    0        3     3        5          cell 1 is empty
 times      4  7  9        2  8                ascend in each cell
-rows       6  0  2        5  1                their places in the segment
+rows       6  0  2        5  1                indices in the segment
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class CellIndex:
 
     Attributes:
         rows: int64[n], index of each row in the segment.
-        keys: int64[n], their keys.
+        keys: int64[n], key of each row.
         times: int64[n], clock of each row, ascending in each cell.
-        offsets: int64[cells + 1], where the cells begin and end.
+        offsets: int64[cells + 1], index at which each cell begins, and the number of rows.
         oldest: Least of the times.
     """
 

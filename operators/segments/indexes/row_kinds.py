@@ -1,6 +1,6 @@
 """Kinds of rows: rows of a segment with equal answers to all filters and the same plan version.
 
-    epoch  _l0          kinds, with live places 0b11         codes
+    epoch  _l0          kinds, with live bits 0b11           codes
       7    0b101        ((7, 0b01), (7, 0b11), (8, 0b01))      0
       7    0b111                                               1
       7    0b001                                               0
@@ -25,7 +25,7 @@ Kind = tuple[int, ...]
 
 @dataclass(slots=True, eq=False)
 class RowKinds:
-    """Kinds of a segment's rows, as computed last.
+    """Kinds of a segment's rows, as they were last computed.
 
     Attributes:
         lives: Live bits of each lineage word; None if kinds have not been computed yet.

@@ -58,10 +58,10 @@ def test_a_part_of_other_rows_is_refused() -> None:
     writer.relabel((1,), [np.zeros(3, dtype=np.uint64)])
     patch = Patch.decode(writer.encode(), "p")
     for number, rows in ((0, 5), (1, 4)):
-        with pytest.raises(CorruptSegment, match=f'patch "p" has no selection {number} of {rows} rows'):
+        with pytest.raises(CorruptSegment, match=f'patch "p" has no selection {number} from {rows} rows'):
             patch.kept(number, rows)
     for number, rows in ((0, 4), (1, 3)):
-        with pytest.raises(CorruptSegment, match=f'patch "p" has no lineage {number} of {rows} rows'):
+        with pytest.raises(CorruptSegment, match=f'patch "p" has no lineage {number} for {rows} rows'):
             patch.lineage(number, rows)
 
 
