@@ -156,7 +156,7 @@ class NotFound(Problem):
 
 
 class Conflict(Problem):
-    """The request conflicts with the present state."""
+    """The request conflicts with the current state."""
 
 
 class Overloaded(Problem):
