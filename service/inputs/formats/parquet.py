@@ -231,8 +231,12 @@ def _sound(values: pa.ChunkedArray, name: str, first_row: int) -> pa.ChunkedArra
     limits = _LIMITS.get(values.type)
     if limits is not None:
         numbers = values.cast(pa.int32() if pat.is_date(values.type) else pa.int64())
-        beyond = pc.or_(pc.less(numbers, limits[0]), pc.greater(numbers, limits[1]))
-        if (index := pc.index(beyond, True).as_py()) >= 0:
+        extremes = pc.min_max(numbers).as_py()
+        # Comparing every value takes 1.3 ms for 500,000 rows instead of 0.1 ms, so it is done only to name
+        # the first bad row.
+        if any(number is not None and not limits[0] <= number <= limits[1] for number in extremes.values()):
+            beyond = pc.or_(pc.less(numbers, limits[0]), pc.greater(numbers, limits[1]))
+            index = pc.index(beyond, True).as_py()
             raise UnusableFile(
                 f'row {first_row + index + 1}, column "{name}": {values.type} {numbers[index]} is outside '
                 "the years 1 to 9999"
