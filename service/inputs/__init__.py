@@ -1,4 +1,4 @@
-"""Inputs: the data behind a stream's source, and how readers get its rows.
+"""Inputs: find out what data the source of a stream has, and read its rows.
 
     checks       refuses an unusable source before it is registered
     messages     messages of topics as events

@@ -1,4 +1,4 @@
-"""Headers of CSV files: maps fields to columns; if columns are missing, finds the option that helps."""
+"""Maps the fields of a CSV header to columns; finds the source option that helps if columns are missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generator of rows: Poisson arrivals, the same rows for the same seed, starting at any chunk.
+"""Generator of rows: Poisson arrivals, the same for the same seed; generation can start at any chunk.
 
 Event time is cut into chunks of equal length; chunk c covers [start + c * chunk_us, + chunk_us). The number
 of rows of a chunk is Poisson-distributed, and their times are uniform and sorted; the result is a Poisson
@@ -55,7 +55,7 @@ def chunk_us(source: GeneratorSource) -> int:
 
 
 def chunks_available(source: GeneratorSource, now_us: int) -> int:
-    """Return the number of readable chunks: all of a bounded stream, else all that the clock has passed."""
+    """Return the number of readable chunks: all of a bounded stream, or those that the clock has passed."""
     length = _length_us(source)
     if length is not None:
         return -(-length // chunk_us(source))
@@ -135,7 +135,7 @@ def _start_us(source: GeneratorSource) -> int:
 
 
 def _length_us(source: GeneratorSource) -> int | None:
-    """Event time that a bounded stream covers: its rows at its rate."""
+    """Event time that a bounded stream covers, µs: its number of rows divided by its rate."""
     return None if source.rows is None else math.ceil(source.rows * _SECOND_US / source.rate_per_s)
 
 

@@ -1,4 +1,4 @@
-"""Converts posted punctuations, checked by the contract, to one row per combination of values.
+"""Checks posted punctuations against the stream's contract, and converts them to one row per closed key.
 
 {"_punctuation": {"item_id": 180}}          one row: item_id 180
 {"_punctuation": {"item_id": [7, 9]}}       two rows
@@ -25,7 +25,7 @@ from service.errors import EventRejected
 from service.inputs.formats.conversion.values import json_text
 from service.inputs.sources.posted.events import events_to_table
 
-#: Most keys that one punctuation may close; post a longer list as several punctuations.
+#: Maximum number of keys that one punctuation may close; a client posts more keys as several punctuations.
 MOST_VALUES: Final = 10_000
 _SHOWN_CHARACTERS = 60
 
@@ -117,7 +117,8 @@ def _without_contract(stream: Stream, events: Sequence[object]) -> pa.Table:
         if error.field != PUNCTUATION_COLUMN:
             raise
         raise EventRejected(
-            f'event {error.index} is a punctuation, but stream "{stream.name}" has no contract about them',
+            f'event {error.index} is a punctuation, but stream "{stream.name}" has no contract for '
+            "punctuations",
             index=error.index,
             field=PUNCTUATION_COLUMN,
             expected=error.expected,
@@ -184,7 +185,7 @@ def _constants(
         if not values:
             raise refused(f'the list of column "{name}" is empty', "Name at least one value.")
         if any(one is None for one in values):
-            raise refused(f'column "{name}" is NULL', "NULL equals nothing; leave the punctuation out.")
+            raise refused(f'column "{name}" is NULL', "NULL equals no value, so omit the punctuation.")
         choices.append(values)
     if prod(map(len, choices)) > MOST_VALUES:
         raise refused(f"it closes more than {MOST_VALUES} keys", "Send several punctuations.")
@@ -206,9 +207,12 @@ def _check_range(
         raise refused(f'a bound of column "{name}" is NULL', "Leave the bound out if the range has none.")
     if not has_ranges(kind):
         told = f'column "{name}" is a {kind}; ranges of this type are not supported'
-        raise refused(told, "Name its values, as a list.")
+        raise refused(told, "List the values of the column instead.")
     if not alone:
-        raise refused(f'column "{name}" is given a range beside other columns', "Name its values, as a list.")
+        raise refused(
+            f'column "{name}" has a range, which is not possible together with other columns',
+            "List the values of the column instead.",
+        )
 
 
 def _range_end(stream: Stream, event: object, index: int, begins: pa.Table) -> str:
@@ -242,7 +246,7 @@ def _range_end(stream: Stream, event: object, index: int, begins: pa.Table) -> s
 
 
 def posted_count(stream: Stream, events: Sequence[object]) -> int:
-    """Return the number of offsets of valid events: one each, and one for each key a punctuation closes."""
+    """Return the number of offsets that events take: one each, or one per closed key for a punctuation."""
     contract = stream.punctuations
     if contract is None:
         return len(events)
