@@ -215,12 +215,12 @@ class _BoundedStream(httpcore.NetworkStream):
         return _BoundedStream(stream, self._budget)
 
     def get_extra_info(self, info: str) -> Any:
-        """Return a fact of the connection."""
+        """Return information about the connection; arguments as in the base class."""
         return self._stream.get_extra_info(info)
 
 
 def part_headers(record: SinkRecord, page: ResultPage) -> Mapping[str, str]:
-    """Return the headers of a part."""
+    """Return the headers of the request that sends a part of the results."""
     (span,) = page.spans
     lost = {"Sluice-Lost-Rows": str(record.lost_rows)} if record.lost else {}
     return lost | {
