@@ -8,8 +8,8 @@
     reading      the rows of one partition                                          (workers)
     partitions   the values passed between these modules
 
-A position counts files, event offsets or chunks of one stream; it only grows. A row's own position,
-``_pos``, is unique in its stream and ascends in source order.
+The position of a stream counts its files, event offsets or chunks, and only grows. The position of a row,
+``_pos``, is unique in the row's stream and ascends in source order.
 
 Doors: inputs, partitions.
 """

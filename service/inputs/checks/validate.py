@@ -188,7 +188,7 @@ def _refuse_special(stream: str, path: str) -> None:
     if is_of_kernel(os.path.realpath(path)):
         raise SourceNotFound(
             f'path "{path}" of stream "{stream}" is in a file system of the kernel',
-            detail="Files in it have no length, and reading some of them may wait forever.",
+            detail="Files there have no length, and reading some of them may wait forever.",
             hint="Name a directory on a disk.",
             path=where,
         )

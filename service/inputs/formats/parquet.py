@@ -255,7 +255,7 @@ def _whole_bits(found: pa.DataType) -> int:
 
 
 def _row_groups(metadata: pq.FileMetaData, first_row: int, rows: int) -> tuple[int, list[int]]:
-    """Return the number of rows before the first row group that overlaps a range, and all such row groups."""
+    """Return the row groups that overlap a range of rows, after the number of rows before these groups."""
     groups: list[int] = []
     before = seen = 0
     for group in range(metadata.num_row_groups):

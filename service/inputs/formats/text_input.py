@@ -84,7 +84,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _other_kind(data: bytes) -> str | None:
-    """Return the kind of a file by its first bytes, with advice; None for text."""
+    """Return the kind of a file by its first bytes, with advice, or None for a text file."""
     return next((what for start, what in _NOT_TEXT.items() if data.startswith(start)), None)
 
 

@@ -182,7 +182,7 @@ def _column(
     objects: Mapping[int, Mapping[str, object]],
     indexes: Sequence[int],
 ) -> tuple[pa.Array, dict[int, str]]:
-    """Return a column of the given messages, with NULL for unfit values, and the reasons by index."""
+    """Return a column of the given messages, with NULL for unfit values, and reasons by message index."""
     unfit: dict[int, str] = {}
     elsewhere = _from_elsewhere(source)
     place = f'column "{name}"'
@@ -227,7 +227,7 @@ def _column(
 
 
 def _text(message: Message, header: str | None) -> str | None:
-    """Return the text of a message's last header of a name, or of its key for None; None if it is missing."""
+    """Return the text of the key, or of the last header of a name; None if the message does not have it."""
     if header is None:
         found = message.key()
     else:

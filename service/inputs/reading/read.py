@@ -108,7 +108,7 @@ def _latest_us(stream: Stream, file: FileRows) -> int | None:
     """Return the event time after which rows are skipped: the newest event time that the listing kept.
 
     Rows too far ahead of the clock are found only once, when the file is listed. They are all later than the
-    rows that the listing kept, so this time separates them.
+    rows that the listing kept, so the newest kept event time separates kept rows from skipped rows.
     """
     if stream.max_ahead_us is None:
         return None

@@ -133,7 +133,7 @@ class CatalogRows:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRows:
-    """Samples the streams of a workload whose files are not listed.
+    """Samples the streams of a workload from files that no catalog has listed, generators and topics.
 
     Attributes:
         tell: Function that shows the user a warning about files; it may get a warning repeatedly. None drops
@@ -227,7 +227,7 @@ def _runs(files: Sequence[SourceFile], limit: int) -> Iterator[FileRows]:
 
 
 def _heads(files: Sequence[SourceFile], limit: int) -> Iterator[FileRows]:
-    """Yield the first rows of files of at most ``MAX_TEXT_BYTES`` in all, the first and last files first."""
+    """Yield the first rows of files until their sizes exceed ``MAX_TEXT_BYTES``, from both ends inwards."""
     count = min(len(files), MAX_RUNS)
     chosen = [files[len(files) * number // count] for number in range(count)]
     total = sum(f.rows for f in chosen)

@@ -79,7 +79,7 @@ def is_voided(voided: Sequence[VoidedBatch], batch: int, stream_id: int) -> Void
 
 @dataclass(frozen=True, slots=True)
 class VoidedInput:
-    """Writes the rows that a voided batch leaves out to dead letters when the batch is committed.
+    """Writes to dead letters the rows that a voided batch leaves out, when the batch is committed.
 
     Attributes:
         store: Catalog with the decisions.
@@ -134,7 +134,7 @@ def write_dead_letters(
     """
     directory = directory_here(folder)
     directory.mkdir(parents=True, exist_ok=True)
-    if isinstance(stream.source, KafkaSource):  # else a message that is not an event would be an error
+    if isinstance(stream.source, KafkaSource):  # so that one bad message does not prevent reading
         stream = replace(stream, source=replace(stream.source, on_bad="dead-letter"))
     name = f"batch-{voided.batch:09d}-{stream.name}"
     tables, unread = [], []

@@ -100,7 +100,7 @@ def times_from_text(
     if unit is not None and pc.all(pc.match_substring_regex(values, _NUMBER)).as_py() is not False:
         return _times_from_digits(pc.utf8_trim_whitespace(values), unit)
     if time_format is None:
-        for parsed in TIMES:  # the times of a real column have a zone either all or none
+        for parsed in TIMES:  # in a real column, either all times have a zone or none has
             try:
                 found = values.cast(parsed)
             except pa.ArrowInvalid:

@@ -100,7 +100,7 @@ class TextForm:
 
     @classmethod
     def of(cls, stream: Stream) -> Self:
-        """Return the form of a stream's text."""
+        """Return the spelling of numbers and times that a stream declares."""
         if not isinstance(stream.source, FilesSource):
             return cls(time_unit=stream.time_unit)
         dialect = stream.source.dialect
@@ -144,7 +144,7 @@ def expected(column_type: str, form: TextForm = PLAIN) -> str:
 
 
 def expected_text(column_type: str, form: TextForm = PLAIN) -> str:
-    """Return the form of a type's values in a text file, and the setting that allows another form."""
+    """Describe the values of a type in a text file, and name the option that allows another spelling."""
     if column_type == "timestamp" and form.time_unit is not None:
         return expected(column_type, form)
     if column_type == "timestamp":

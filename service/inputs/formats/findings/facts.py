@@ -50,7 +50,7 @@ def rows_ahead(stream: Stream, times: pa.Array | pa.ChunkedArray, latest_us: int
     Args:
         stream: The stream.
         times: Event times, timestamp[us].
-        latest_us: Latest event time that is allowed, µs UTC; None for any.
+        latest_us: Latest event time that is allowed, µs UTC; None allows any.
     """
     if latest_us is None:
         return {}
@@ -85,7 +85,7 @@ def match_columns(stream: Stream, present: Sequence[str]) -> dict[str, str]:
             alike = [f'"{name}"' for name in present if folded_name(name) == key]
             raise UnusableFile(
                 f'column "{column.name}" appears {folded[key]} times in the file ({", ".join(alike)}); '
-                "rename or remove the others"
+                "rename or remove all but one"
             )
         found[column.name] = column.name if exact[column.name] else names[key]
     return found

@@ -140,7 +140,7 @@ def _length_us(source: GeneratorSource) -> int | None:
 
 
 def _chunk_length_us(source: GeneratorSource, chunk: int) -> int:
-    """Event time of one chunk: the last one of a bounded stream is shorter."""
+    """Event time that a chunk covers, µs; the last chunk of a bounded stream is shorter."""
     length, step = _length_us(source), chunk_us(source)
     return step if length is None else min(max(length - chunk * step, 0), step)
 
@@ -153,7 +153,7 @@ def _times(source: GeneratorSource, chunk: int, rows: int) -> Ints:
 
 
 def _counts(source: GeneratorSource, start: int, end: int) -> Ints:
-    """Rows of each of the chunks [start, end)."""
+    """Number of rows of each of the chunks [start, end)."""
     blocks = range(start // _CHUNKS_PER_BLOCK, -(-end // _CHUNKS_PER_BLOCK))
     counts: Ints = np.concatenate(
         [np.empty(0, np.int64), *(_block_counts(source, block) for block in blocks)]
@@ -164,7 +164,7 @@ def _counts(source: GeneratorSource, start: int, end: int) -> Ints:
 
 @lru_cache(maxsize=256)
 def _block_counts(source: GeneratorSource, block: int) -> Ints:
-    """Rows of every chunk of a block; read-only."""
+    """Number of rows of every chunk of a block; the array is read-only."""
     first = block * _CHUNKS_PER_BLOCK
     length, step = _length_us(source), chunk_us(source)
     lengths = np.full(_CHUNKS_PER_BLOCK, step, np.int64)
@@ -176,7 +176,7 @@ def _block_counts(source: GeneratorSource, block: int) -> Ints:
 
 
 def _rows_before(source: GeneratorSource, chunk: int) -> int:
-    """Rows of all chunks before a chunk, which is the number of its first row."""
+    """Number of rows in all chunks before a chunk, which is the number of the chunk's first row."""
     block, inside = divmod(chunk, _CHUNKS_PER_BLOCK)
     whole = sum(_block_rows(source, earlier) for earlier in range(block))
     return whole + int(_block_counts(source, block)[:inside].sum())

@@ -88,12 +88,12 @@ def list_files(
     Args:
         store: Catalog that records them.
         stream: Stream with a ``files`` source.
-        settle_s: Seconds for which a file that looks broken must be unchanged before it is judged, since its
-            writer may still be writing it. 0 judges immediately.
+        settle_s: Seconds for which a file with a fault must be unchanged before it is recorded, since its
+            writer may still be writing it. With 0 it is recorded immediately.
         known: Paths that are listed already; newly listed paths are added. If None, the paths are read from
             the catalog; a caller that lists repeatedly should pass them.
-        tell: Called with each file that is set aside or has skipped rows.
-        dead_letters: Folder for skipped rows; None drops them.
+        tell: Function that is called with each file that is set aside or has skipped rows.
+        dead_letters: Folder for skipped rows, or None to drop skipped rows.
 
     Returns:
         Number of newly listed files, including those set aside.
@@ -143,7 +143,7 @@ def _judge_again(
 def judged_files(
     stream: Stream, paths: Sequence[str], *, settle_s: float = 0.0, dead_letters: Folder | None = None
 ) -> Iterator[SourceFile]:
-    """Judge files without recording anything in the catalog.
+    """Inspect files and yield their entries, without recording anything in the catalog.
 
     Args:
         stream: Stream with a ``files`` source.

@@ -48,7 +48,7 @@ def read_events(
         start: First offset.
         end: Offset after the last.
         columns: Columns to return, None for all.
-        punctuations: Whether to return punctuations, too, with ``PUNCTUATION_COLUMN``.
+        punctuations: Whether to return punctuations as well, marked in ``PUNCTUATION_COLUMN``.
 
     Returns:
         The columns in declared order, and ``_pos`` (int64, the offset).

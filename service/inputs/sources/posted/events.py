@@ -65,7 +65,7 @@ def events_to_table(stream: Stream, events: Sequence[object], *, without_time: b
 
 
 def parted(stream: Stream, table: pa.Table, now_us: int) -> tuple[pa.Table, pa.Table | None]:
-    """Return the rows that are not too far ahead of the clock, and the rows that are, or None for none."""
+    """Return the rows up to the latest allowed time, and the later rows, or None if there are none."""
     if stream.max_ahead_us is None or not table.num_rows:
         return table, None
     limit = pa.scalar(now_us + stream.max_ahead_us, pa.timestamp("us"))
@@ -77,7 +77,7 @@ def parted(stream: Stream, table: pa.Table, now_us: int) -> tuple[pa.Table, pa.T
 
 
 def _refuse_other_unit(stream: Stream, objects: Sequence[dict[str, object]], read: pa.Array) -> None:
-    """Refuse events if most of their times seem to be in another unit, which would make other events late."""
+    """Refuse events whose times seem to be in an undeclared unit: read, they would make other events late."""
     extremes = pc.min_max(read.cast(pa.int64()))
     if are_plausible(extremes["min"].as_py(), extremes["max"].as_py()):
         return

@@ -203,7 +203,7 @@ class EventLog:
         return int(count), pa.concat_tables(tables).slice(0, limit), times_us[:limit]
 
     def _quarantine(self, connection: Connection, stream: Stream, rows: pa.Table) -> None:
-        """Quarantine rows; old quarantined rows are dropped, and one record keeps the number dropped."""
+        """Quarantine rows; drop the oldest quarantined rows, and keep their number in one record."""
         kept = self._tables.quarantine
         connection.execute(
             insert(kept),

@@ -39,7 +39,7 @@ def posted_table(stream: Stream, events: Sequence[object]) -> pa.Table:
 
     Returns:
         The columns of the stream, and ``PUNCTUATION_COLUMN`` if any event is a punctuation. The row of a
-        punctuation has the values that it fixes, and NULL elsewhere.
+        punctuation has the values that the punctuation fixes, and NULL in the other columns.
 
     Raises:
         EventRejected: An event does not fit; the first one is named.
@@ -197,7 +197,7 @@ def _check_range(
     name: str, bounds: Mapping[str, object], kind: str, *, alone: bool, refused: Callable[..., EventRejected]
 ) -> None:
     """Refuse a range with a field other than its bounds, without a bound, or of a type without ranges."""
-    hint = 'Write {"from": 1, "below": 9}, or one of the two.'
+    hint = 'Write {"from": 1, "below": 9}, or only one of these bounds.'
     for field in bounds:
         if field not in ("from", "below"):
             raise refused(f'the range of column "{name}" has the field "{field}"', hint)
@@ -216,7 +216,7 @@ def _check_range(
 
 
 def _range_end(stream: Stream, event: object, index: int, begins: pa.Table) -> str:
-    """Return the part of a punctuation's mark after the names: the end of a range, or nothing.
+    """Return the part of a punctuation's mark after the names: the end of a range, or an empty text.
 
     Args:
         stream: The stream.
@@ -240,7 +240,7 @@ def _range_end(stream: Stream, event: object, index: int, begins: pa.Table) -> s
             index=index,
             field=PUNCTUATION_COLUMN,
             expected='a range whose "from" is less than its "below"',
-            hint="The range begins at from and ends before below.",
+            hint='A range begins at "from" and ends before "below".',
         )
     return RANGE_MARK + str(ends.cast(pa.string())[0].as_py())
 

@@ -56,7 +56,7 @@ def read_topic(
         stream: Stream with a ``kafka`` source.
         partition: Messages to read.
         names: Columns to return.
-        wait_s: How long to wait for the next message.
+        wait_s: Seconds to wait for the next message.
 
     Raises:
         MessagesLost: The topic no longer has the messages.
@@ -119,7 +119,7 @@ def _consumer(cluster: KafkaCluster) -> Consumer:
 
 
 def _start(consumer: Consumer, stream: Stream, source: KafkaSource, what: TopicRange, wait_s: float) -> int:
-    """Return the offset to begin at: of the range, or on the first read, of the oldest message if later."""
+    """Return the first offset to read; a first read skips offsets before the partition's oldest message."""
     if not what.begins:
         return what.start
     oldest, _ = watermarks(consumer, stream, source, what.partition, wait_s)

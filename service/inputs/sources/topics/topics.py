@@ -269,7 +269,7 @@ class Topics:
         if found.error is not None and found.error.code() == 3:
             raise SourceNotFound(
                 f'topic "{name}" of stream "{topic.stream.name}" does not exist',
-                hint=f"Create it, or look for its name at {topic.source.cluster.bootstrap}.",
+                hint=f"Create the topic, or look its name up at {topic.source.cluster.bootstrap}.",
                 path=("source", "topic"),
             )
         if found.error is not None:

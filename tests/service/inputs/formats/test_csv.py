@@ -96,7 +96,7 @@ def test_names_in_a_header_may_have_spaces_around_them(file: Path) -> None:
         ("at,k,v\n", MISSING + "at,k,v"),
         (
             "ts,K,K,v\n",
-            'column "k" appears 2 times in the file ("K", "K"); rename or remove the others; '
+            'column "k" appears 2 times in the file ("K", "K"); rename or remove all but one; '
             "the header found is ts,K,K,v",
         ),
     ],

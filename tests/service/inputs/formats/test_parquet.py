@@ -52,11 +52,11 @@ def test_twin_columns_set_their_file_aside_if_the_stream_has_them(file: Path) ->
     value = (Column("ts", "timestamp"), Column("value", "bigint"))
     assert read_table(file, twins, value) == [(dt.datetime(2024, 5, 1), 10)]  # as it is spelt
     assert read_table(file, twins, (value[0], Column("VALUE", "bigint"))) == (
-        'column "VALUE" appears 2 times in the file ("value", "Value"); rename or remove the others'
+        'column "VALUE" appears 2 times in the file ("value", "Value"); rename or remove all but one'
     )
     same = twins.rename_columns(["ts", "value", "value"])
     assert read_table(file, same, value) == (
-        'column "value" appears 2 times in the file ("value", "value"); rename or remove the others'
+        'column "value" appears 2 times in the file ("value", "value"); rename or remove all but one'
     )
     assert read_table(file, same, value[:1]) == [(dt.datetime(2024, 5, 1),)]
 
