@@ -196,7 +196,7 @@ class ResultReader:
             raise InvalidCursor(
                 f'the columns of the query change after cursor "{end}"',
                 detail="The query was updated, and a file can have the columns of one version only.",
-                hint=f"Export with until={end}, then export the rest with after={end}.",
+                hint=f"Export with until={end}, then export the later results with after={end}.",
             )
         rows = sum(span.rows for span in spans)
         next_cursor = format_cursor(spans[-1].batch, spans[-1].first + spans[-1].rows) if spans else after

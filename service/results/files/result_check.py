@@ -58,7 +58,7 @@ def check_files(directory: Folder, files: Sequence[ResultFile]) -> None:
             if not status.st_size:
                 raise corrupt(path, "It is empty.")
             if file.bytes is not None and status.st_size != file.bytes:
-                raise corrupt(path, f"It has {status.st_size} bytes, its batch wrote {file.bytes}.")
+                raise corrupt(path, f"It has {status.st_size} bytes, but its batch wrote {file.bytes}.")
             if file.crc32c is not None and length_and_checksum(path)[1] != file.crc32c:
                 raise corrupt(path, "Its checksum is not the one that its batch wrote.")
         except OSError as error:

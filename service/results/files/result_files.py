@@ -2,7 +2,8 @@
 
 A bucket's task writes each pair once, with its route, for all queries. It passes on only the file's name, so
 that pairs do not travel through Spark to a separate writer. A file's name contains the engine's fencing epoch
-and a random part, so that a repeated task, or a task of a former engine, overwrites no file of a manifest.
+and a random part. So a repeated task, or a task of a former engine, never overwrites a file that a manifest
+names.
 """
 
 from __future__ import annotations
