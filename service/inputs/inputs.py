@@ -92,7 +92,7 @@ class Inputs:
             larger of a task's share and ``ROWS_PER_PARTITION``.
         tasks: Number of tasks that run at a time.
         rows_per_file_partition: Number of rows above which a Parquet file is split into runs of rows.
-        dead_letters: Folder for messages that are not events, or None to keep no such messages.
+        dead_letters: Folder for messages that are not events, or None to drop these messages.
         bounded: Whether reading of a topic stops after the messages that exist when the topic is first looked
             up.
     """

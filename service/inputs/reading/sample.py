@@ -56,7 +56,7 @@ EDGE_FILES: Final = 256
 MAX_TEXT_BYTES: Final = 64 << 20
 #: Maximum number of messages of a sample. They arrive over the network, and each is parsed as a whole.
 MAX_MESSAGES: Final = 20_000
-#: Time that a sample waits for brokers; after it, the plan is made without the sample.
+#: Seconds that a sample waits for brokers; after this time, the plan is made without the sample.
 _BROKERS_WAIT_S: Final = 5.0
 #: Maximum number of chunks of a generator in a sample; if chunks have more than 200 rows, fewer are enough.
 _MAX_CHUNKS: Final = 1024

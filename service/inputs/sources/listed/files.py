@@ -1,8 +1,8 @@
 """Listing of files: a file is inspected once, and recorded durably before any offset refers to it.
 
-A listed file keeps its position, and its verdict unless a retry is requested. A file that is corrupt or of
-another schema is set aside with the reason and not read. A file whose bytes change later causes an error when
-it is read.
+A listed file keeps its position, and keeps its verdict until a retry is requested. A file that is corrupt or
+of another schema is set aside with the reason and not read. A file whose bytes change later causes an error
+when it is read.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ while partitions are examined, even to a partition whose end was reached. So a s
 steps: first the settled messages, then the ends of all partitions, including new ones:
 
     partition 0   ....|-----|---]            )       ] settled: written before the ends were requested
-    partition 1   ..|--|]             --|    )       ) the end in the answer; nothing after it is taken
+    partition 1   ..|--|]             --|    )       ) the end in the answer; later messages must wait
 
 Every message written before a settled message lies before these ends, so it is taken in the order of event
 times. Messages between ] and ) are fresh: a batch takes them only while newer settled messages are still to
