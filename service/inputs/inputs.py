@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from catalog.store.store import Store
     from service.inputs.sources.posted.http_log import EventLog
 
-#: Maximum number of rows of a Parquet file that are read as one run; pyarrow's row groups are not larger.
+#: Maximum number of rows of a Parquet file that are read as one run; pyarrow writes no larger row groups.
 ROWS_PER_FILE_PARTITION: Final = 1 << 20
 
 _PAGE: Final = 1000
@@ -162,7 +162,7 @@ class Inputs:
         raise InternalError(f'stream "{stream.name}" has a position for each partition, not one')
 
     def pending(self, lane: Lane, position: int, limit: int) -> tuple[Piece, ...]:
-        """Return up to ``limit`` pieces from a position on, in order; of a topic, only what `lanes` found.
+        """Return up to ``limit`` pieces from a position on, in order; for a topic, pieces that `lanes` found.
 
         Raises:
             FileRefused: A file among the pieces is bad, and the stream has ``on_error: stop``.
@@ -273,7 +273,7 @@ class Inputs:
             position = listed[-1].position + 1
 
     def _listed(self, stream: Stream, position: int, limit: int) -> tuple[SourceFile, ...]:
-        """Return listed files from a position on; the position must be a listed file's, or the listing's end.
+        """Return files from a position on, which must be the position of a listed file or the listing's end.
 
         Raises:
             FileRefused: One of these files is bad, and the stream has ``on_error: stop``.

@@ -70,8 +70,8 @@ class Piece:
         stream_id: Id of the piece's stream.
         position: First position that the piece covers.
         rows: Number of rows; 0 for a file that was set aside.
-        t_min_us: Lower bound of the piece's event times, µs UTC, or None if it is unknown.
-        t_max_us: Upper bound of the piece's event times, µs UTC, or None if it is unknown.
+        t_min_us: Lower bound of the piece's event times, µs UTC, or None if there is no bound.
+        t_max_us: Upper bound of the piece's event times, µs UTC, or None if there is no bound.
         count: Number of positions that the piece covers.
         lost: Whether the rows of the piece no longer exist. A batch with such a piece has no other rows, and
             fails until the piece is skipped.
@@ -127,7 +127,7 @@ class FilesPartition:
     Attributes:
         stream_id: Id of the partition's stream.
         first_pos: ``_pos`` of the partition's first row.
-        t_max_us: Upper bound of the partition's event times, µs UTC, or None if it is unknown.
+        t_max_us: Upper bound of the partition's event times, µs UTC, or None if there is no bound.
         rows: Number of rows in the partition.
         files: Runs of rows to read, in order.
         kind: Kind of the partition.

@@ -48,8 +48,8 @@ def secret_value(secret: EnvSecret) -> str:
     if file is None:
         raise SecretMissing(
             f'environment variable "{secret.env}" is not set',
-            hint=f"Set it, or set {variable} to the path of a file with the value. On a cluster, do so for "
-            "Spark's driver and executors, too.",
+            hint=f"Set it for the service, or set {variable} to the path of a file with the value. On a "
+            "cluster, do so for Spark's driver and executors, too.",
         )
     try:
         return Path(file).read_text(encoding="utf-8").removesuffix("\n")
@@ -71,8 +71,8 @@ def new_consumer(
         cluster: The brokers.
         options: Further options of the library.
         refusals: List to which the reason of a failed connection is added while messages are polled, such as
-            an untrusted certificate. The library's own error would only be the request's timeout, because it
-            retries until then.
+            an untrusted certificate. The library's own error would only be the request's timeout, because the
+            library retries until then.
 
     Raises:
         KafkaUnsupported: The library is not installed.

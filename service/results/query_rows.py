@@ -29,7 +29,7 @@ def family_files(store: Store, results_dir: Folder, family: str, batches: Collec
     found = store.result_files.of_family(family, batches)
     if batches and not found:
         raise CorruptResults(
-            f"batches {min(batches)} to {max(batches)} have results, but their files are no longer kept"
+            f"batches {min(batches)} to {max(batches)} have results, but no file of them is kept"
         )
     check_files(results_dir, found)
     return [str(results_dir / file.path) for file in found]

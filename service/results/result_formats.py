@@ -74,8 +74,8 @@ def events(table: pa.Table, name: str, ids: Sequence[pa.Array | str]) -> bytes:
     Args:
         table: The rows.
         name: Name of the events; result punctuations have the name ``punctuation``.
-        ids: Parts that are joined to the ids of the events: a part is a text that all ids have in common, or
-            an array with one text per event.
+        ids: Parts of the ids of the events, in order: a part is a text that all ids have in common, or an
+            array with one text per event.
     """
     names: list[pa.Array | pa.ChunkedArray | str] = [f"event: {name}\ndata: "]
     if PUNCTUATION_OUTPUT in table.column_names:

@@ -113,7 +113,7 @@ def _event_time_sql(query: Query) -> str:
     """Return SQL for a result's event time; for a row without a match, its own event time plus the window.
 
     A row without a match is stored once for all queries, with its own event time, and each query adds its
-    window. An unbounded window adds nothing: there, a row is returned because its key was closed.
+    window. An unbounded window adds nothing: there, a row is returned only if its key was closed.
     """
     if query.kind not in ("outer", "anti"):
         return "_event_time"

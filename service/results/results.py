@@ -2,9 +2,9 @@
 
 A pair is stored once, with its route; a query is a view over the routes that name it. The results of a query
 are ordered by (batch, event time, position of the a row, position of the b row). The name of a query refers
-to a series of queries: each update adds a query to the series, which replaces the query before. The results
-of the series are those of all its queries, oldest query first. A page never has results of two queries with
-different columns. A cursor is the position of a reader:
+to a series of queries: each update adds a query to the series, which replaces the query before. A series
+has the results of all its queries, oldest query first. A page never has results of two queries with different
+columns. A cursor is the position of a reader:
 
     "7.250"     everything before batch 7, and the first 250 of the query's results in batch 7
 

@@ -133,7 +133,7 @@ def _key(sink: TopicSink, row: Mapping[str, Any]) -> bytes | None:
 
 
 def _is_there(store: Store, record: SinkRecord, sink: TopicSink, batch: int, prefix: bytes) -> bool:
-    """Return whether the topic has a batch; if the batch was never sent before, store its mark."""
+    """Return whether the topic has a batch; before the first attempt to send the batch, store its mark."""
     mark, ends = _marks(store).get(str(record.id)), _ends(sink)
     if mark is not None and mark["batch"] == batch:
         return _found(sink, {int(p): int(offset) for p, offset in mark["ends"].items()}, ends, prefix)

@@ -110,7 +110,7 @@ PUBLIC_TARGETS = WebhookTargets()
 
 
 def _reached(address: Address) -> Address:
-    """Return the IPv4 address that an IPv6 address contains or leads to, or the address if there is none."""
+    """Return the IPv4 address that an IPv6 address contains or leads to, or else the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:

@@ -41,7 +41,7 @@ class SourceRoots:
 
     @classmethod
     def of(cls, roots: tuple[Path, ...], data_dir: DataDir) -> SourceRoots:
-        """Return the roots named in settings, or create and return the default root if they name none.
+        """Return the roots that settings name; if settings name none, create and return the default root.
 
         Raises:
             InvalidSetting: A root is the data directory, or is equal to or inside the checkpoint, spill,
@@ -57,8 +57,8 @@ class SourceRoots:
             real = root.absolute().resolve()
             if real == data_dir.root.resolve() or any(real.is_relative_to(d.resolve()) for d in own):
                 raise InvalidSetting(
-                    f'source root "{root}" is the data directory, or in a part of it that only the service '
-                    "may use",
+                    f'source root "{root}" is the data directory, or in a directory that only the '
+                    "service may use",
                     hint="Name directories of input files in SLUICE_SOURCE_ROOTS.",
                 )
         return cls(tuple(root.absolute() for root in roots), data_dir.root)
@@ -98,8 +98,8 @@ class SourceRoots:
             source = stream.source
             if isinstance(source, FilesSource) and source.confinement is None:
                 log.warning(
-                    "files of a stream are not confined to a source root, because it was registered before "
-                    "roots existed; remove the stream and register it again to confine them",
+                    "files of a stream are not confined to a source root, because the stream was registered "
+                    "before roots existed; remove the stream and register it again to confine them",
                     extra={"stream": stream.name, "path": source.path},
                 )
 

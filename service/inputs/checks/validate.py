@@ -32,7 +32,7 @@ from service.inputs.sources.topics.topics import Topics
 
 #: Largest rate of a generator: at a higher rate, even the shortest chunk would use too much memory.
 MAX_RATE_PER_S: Final = 1e9
-#: Largest cardinality of a generated column: its Zipf distribution function takes 8 bytes per value in every
+#: Largest cardinality of a generated column: a Zipf distribution function takes 8 bytes per value in every
 #: reader.
 MAX_CARDINALITY: Final = 100_000_000
 #: Largest absolute value of a number that is drawn as int64, so that additions to it do not overflow.
@@ -46,7 +46,7 @@ _LIMITS: Final = {
 
 
 def resolve_source(stream: Stream, *, base: Path, now_us: int) -> Stream:
-    """Return the stream as it is registered: its path is absolute, and its generator or topic has a start.
+    """Return the stream as it is registered: a path is absolute, and a generator or topic has a start.
 
     Args:
         stream: The stream as written.

@@ -181,7 +181,7 @@ def _unfit(
     first: UnfitValueError,
     bad: list[BadRow] | None,
 ) -> list[tuple[int, object]]:
-    """Return the index of each unfit value and the value, or only the first if bad rows are not skipped."""
+    """Return index and value of all unfit values, or of only the first if bad rows are not skipped."""
     if bad is None:
         return [(first.index, first.value)]
     return unfit_values(len(values), lambda start, end: from_json(values[start:end], column_type, form))

@@ -23,8 +23,9 @@ from service.inputs.formats.findings.facts import match_columns, rows_ahead
 from service.inputs.formats.text_input import first_line
 
 _INT_BITS: Final = {"int": 32, "bigint": 64}
-#: Number of decimal digits that always fit into a type; maximum number of digits of an integer, by its bits.
+#: Number of decimal digits that always fit into a type.
 _INT_DIGITS: Final = {"int": 9, "bigint": 18}
+#: Maximum number of digits of a signed integer, by its bits.
 _DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 19}
 #: Every integer of up to this many bits is exact in a double.
 _DOUBLE_BITS: Final = 53
@@ -54,7 +55,7 @@ def read_parquet(
         first_row: Number of good rows before the first row to return.
         rows: Number of rows.
         skips: Whether to skip bad rows; if so, the whole file is read.
-        latest_us: Latest event time that is allowed, µs UTC, if bad rows are skipped. None allows any.
+        latest_us: Latest event time that is allowed, µs UTC; None allows any. Applies if ``skips``.
 
     Raises:
         UnusableFile: The file's body cannot be read, or the file has fewer rows than requested.
@@ -255,7 +256,7 @@ def _whole_bits(found: pa.DataType) -> int:
 
 
 def _row_groups(metadata: pq.FileMetaData, first_row: int, rows: int) -> tuple[int, list[int]]:
-    """Return the row groups that overlap a range of rows, after the number of rows before these groups."""
+    """Find the row groups that overlap a range of rows; return the number of rows before, and the groups."""
     groups: list[int] = []
     before = seen = 0
     for group in range(metadata.num_row_groups):

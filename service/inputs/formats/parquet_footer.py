@@ -104,7 +104,7 @@ def _refuse_other_unit(stream: Stream, unit: TimeUnit, file: pq.ParquetFile, nam
 def _time_range(
     connection: duckdb.DuckDBPyConnection, path: str, name: str
 ) -> tuple[int | None, int | None] | None:
-    """Return the oldest and newest event time from row-group statistics, µs, or None if there are none."""
+    """Return the oldest and newest event time from row-group statistics, µs, or None if some are missing."""
     try:
         groups = connection.execute(_STATISTICS, [glob.escape(path), name]).fetchall()
     except duckdb.Error:

@@ -41,7 +41,7 @@ class RunningBacklogs:
     """Backlogs of all streams of one event log. The caller must hold the lock of the event log.
 
     Attributes:
-        begin: Looks up the offset of a stream's oldest remaining event; None if it has no event.
+        begin: Looks up the offset of a stream's oldest remaining event, or None if it has no event.
         size: Looks up the bytes of a stream's requests that begin between two offsets.
     """
 

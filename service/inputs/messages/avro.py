@@ -49,7 +49,7 @@ class UnfitAvroError(ValueError):
 
 
 def avro_decoder(stream: Stream, source: KafkaSource, names: Sequence[str]) -> Callable[[bytes], object]:
-    """Return a function that decodes a message's value; of a record, it returns named fields as JSON values.
+    """Return a function that decodes a message's value; for a record, it returns the ``names`` in JSON form.
 
     The function raises `UnfitAvroError` for bytes that are not a valid value, and `KafkaDown` if the registry
     cannot be reached.

@@ -227,7 +227,7 @@ def _column(
 
 
 def _text(message: Message, header: str | None) -> str | None:
-    """Return the text of the key, or of the last header of a name; None if the message does not have it."""
+    """Return the text of the last header of a name, or of the key for None; None if there is no such text."""
     if header is None:
         found = message.key()
     else:

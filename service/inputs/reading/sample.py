@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Maximum number of rows of a sample: enough to estimate a selectivity of 1 in 1,000 within 7 percent. They
-#: are decoded and counted in a tenth of a second.
+#: Maximum number of rows of a sample: enough to estimate a selectivity of 1 in 1,000 within 7 percent. These
+#: rows are decoded and counted in a tenth of a second.
 SAMPLE_ROWS: Final = 200_000
-#: Smallest and largest number of runs of a sample. A row group must be decoded for each run; the smallest
-#: number still covers the beginning, middle and end of a stream.
+#: Smallest and largest number of runs of rows, if a sample does not take all rows. A row group must be
+#: decoded for each run. The smallest number still covers the beginning, middle and end of a stream.
 MIN_RUNS: Final = 8
 MAX_RUNS: Final = 256
 #: Number of files at each end of a listing from which the rate is computed; the files between them are not
@@ -133,11 +133,11 @@ class CatalogRows:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRows:
-    """Samples the streams of a workload from files that no catalog has listed, generators and topics.
+    """Samples the streams of a workload without a catalog: unlisted files, generators and topics.
 
     Attributes:
-        tell: Function that shows the user a warning about files; it may get a warning repeatedly. None drops
-            warnings.
+        tell: Function that shows the user a warning about files; it may get the same warning repeatedly.
+            None drops warnings.
         clock_us: Wall clock, µs UTC; endless generators have rows up to its time.
     """
 
@@ -227,7 +227,7 @@ def _runs(files: Sequence[SourceFile], limit: int) -> Iterator[FileRows]:
 
 
 def _heads(files: Sequence[SourceFile], limit: int) -> Iterator[FileRows]:
-    """Yield the first rows of files until their sizes exceed ``MAX_TEXT_BYTES``, from both ends inwards."""
+    """Yield the first rows of files, from both ends inwards, up to ``MAX_TEXT_BYTES`` of whole files."""
     count = min(len(files), MAX_RUNS)
     chosen = [files[len(files) * number // count] for number in range(count)]
     total = sum(f.rows for f in chosen)

@@ -134,7 +134,7 @@ def write_dead_letters(
     """
     directory = directory_here(folder)
     directory.mkdir(parents=True, exist_ok=True)
-    if isinstance(stream.source, KafkaSource):  # so that one bad message does not prevent reading
+    if isinstance(stream.source, KafkaSource):  # a bad message must not prevent reading
         stream = replace(stream, source=replace(stream.source, on_bad="dead-letter"))
     name = f"batch-{voided.batch:09d}-{stream.name}"
     tables, unread = [], []

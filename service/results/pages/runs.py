@@ -94,7 +94,10 @@ class Run:
 
 
 class Runs:
-    """Cache of sorted runs; drops runs unused for a minute and, above its limits, the least recently used.
+    """Cache of sorted runs.
+
+    Above its limits, the cache drops the least recently used runs. It also drops a run in memory after a
+    minute without use.
 
     Args:
         directory: Directory for files of runs, or None for the system's directory of temporary files.

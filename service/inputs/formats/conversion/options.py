@@ -68,7 +68,7 @@ def option_that_reads(value: object, column_type: str, form: TextForm) -> str:
 
 
 def null_values_that_read(value: object, null_values: Sequence[str]) -> str:
-    """Return the option that reads a value such as n/a as NULL, as the end of a sentence, or "" otherwise.
+    """Return the option that reads a value such as n/a as NULL, as the end of a sentence, or "" for others.
 
     >>> null_values_that_read("n/a", ("",))
     '; it can be read as NULL with null_values: ["", "n/a"]'

@@ -27,7 +27,7 @@ DAY_US: Final = 86_400_000_000
 TIMES: Final = (pa.timestamp("us"), pa.timestamp("us", "UTC"))
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: How many of each unit a second has.
+#: Number of units in a second, by unit.
 PER_SECOND: Final[dict[TimeUnit, int]] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 UNIT_NAMES: Final[dict[TimeUnit, str]] = {
     "s": "seconds",

@@ -374,7 +374,7 @@ def _text_of(value: object) -> str | None:
 
 
 def _integer(value: object) -> int | None:
-    """Return the integer that a JSON number such as 7, 7.0 or 7e0 equals, or None for another value."""
+    """Return the integer that a JSON number such as 7, 7.0 or 7e0 equals, or None if it is not a number."""
     if not isinstance(value, float | Decimal | int):
         return None
     if isinstance(value, Decimal) and not -_MAX_EXPONENT < value.adjusted() < _MAX_EXPONENT:

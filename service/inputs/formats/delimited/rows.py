@@ -136,7 +136,7 @@ class CsvRows:
     def header(self) -> str:
         """Take the first row as the header, and return its text, or "" if the file has no row.
 
-        The header is not counted in the numbers of rows.
+        Row 1 is the row after the header.
 
         Raises:
             UnusableFile: The row is malformed.

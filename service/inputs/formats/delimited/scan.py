@@ -6,7 +6,7 @@ r"""Compiled search for the beginnings and ends of CSV fields in a block of byte
 A field is quoted if its first character other than spaces is the quote. Inside of quotes everything is text
 except the escape, which makes the next character literal. Only spaces may follow the closing quote; they are
 flagged, since not every type allows them. A line end is a line feed, a carriage return or both. Empty lines
-are skipped if rows have several fields. The rules are those of DuckDB's strict mode
+are skipped, except if rows have one field. The rules are those of DuckDB's strict mode
 (``tests/service/inputs/formats/test_files_against_duckdb.py``).
 """
 

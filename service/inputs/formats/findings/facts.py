@@ -115,6 +115,6 @@ def folded_name(name: str) -> str:
 
 
 def read_columns(stream: Stream, columns: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the columns to read, in declared order: all for None, else the given ones and the event time."""
+    """Return columns to read, in declared order: all for None, else the given names and the event time."""
     wanted = None if columns is None else {name.lower() for name in (*columns, stream.event_time)}
     return tuple(c.name for c in stream.columns if wanted is None or c.name.lower() in wanted)

@@ -55,7 +55,7 @@ def chunk_us(source: GeneratorSource) -> int:
 
 
 def chunks_available(source: GeneratorSource, now_us: int) -> int:
-    """Return the number of readable chunks: all of a bounded stream, or those that the clock has passed."""
+    """Return the number of readable chunks: all of a bounded stream, else all chunks before the clock."""
     length = _length_us(source)
     if length is not None:
         return -(-length // chunk_us(source))

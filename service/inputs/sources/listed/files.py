@@ -52,7 +52,7 @@ _MADE_UP: Final = ("/proc", "/sys")
 
 
 def log_left_out(stream: Stream, file: SourceFile) -> None:
-    """Log that a file was set aside or has skipped rows, for the operator of the service."""
+    """Log that a file has skipped rows, was set aside or stops its stream, for the service's operator."""
     if file.verdict == "ok":
         log.warning("rows skipped", extra=fields(stream=stream.name, path=file.path, rows=file.skipped))
     elif file.verdict == "stops":
@@ -170,7 +170,7 @@ def _append(store: Store, stream: Stream, found: list[SourceFile]) -> int:
 
 
 def candidates(path: str) -> Iterator[str]:
-    """Yield the visible, complete files of a path: one file, matches of a glob, or files of a directory.
+    """Yield the visible, complete files of a path: a file, matches of a glob, or files right in a directory.
 
     Only regular files are yielded, because a pipe or a device has no end, and opening it may wait forever.
     """

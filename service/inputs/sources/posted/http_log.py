@@ -244,7 +244,7 @@ class EventLog:
             return self._backlogs.at(stream.id, position, self.end(stream.id))
 
     def receipt(self, sending: Sending) -> tuple[int, int] | None:
-        """Return the offsets of a request's events, or None if they are not stored; raises as ``append``."""
+        """Return the offsets of a request's events, or None without a receipt; raises as ``append``."""
         with self._read() as connection:
             return self._receipt(connection, sending)
 

@@ -1,4 +1,4 @@
-"""Checks posted punctuations against the stream's contract, and converts them to one row per closed key.
+"""Checks posted punctuations against the stream's contract; converts each to one row per key or range.
 
 {"_punctuation": {"item_id": 180}}          one row: item_id 180
 {"_punctuation": {"item_id": [7, 9]}}       two rows
@@ -246,7 +246,7 @@ def _range_end(stream: Stream, event: object, index: int, begins: pa.Table) -> s
 
 
 def posted_count(stream: Stream, events: Sequence[object]) -> int:
-    """Return the number of offsets that events take: one each, or one per closed key for a punctuation."""
+    """Return the number of offsets that events take: one each, or one per key or range of a punctuation."""
     contract = stream.punctuations
     if contract is None:
         return len(events)

@@ -77,7 +77,7 @@ def read_topic(
 
 
 def read_messages(stream: Stream, ranges: Sequence[TopicRange], *, wait_s: float = WAIT_S) -> list[Message]:
-    """Return the messages of ranges of partitions, by partition and offset; raises as `read_topic`."""
+    """Return the messages of one range per partition, by partition and offset; raises as `read_topic`."""
     from confluent_kafka import TopicPartition as Assigned  # an extra of the package
 
     source = stream.source

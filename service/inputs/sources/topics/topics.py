@@ -9,8 +9,8 @@ the oldest. The newest row of each other piece is newer, and a piece spans at mo
 the other rows becomes late. A row is late only if it is late within its own partition.
 
 This order is ensured only for messages that exist when the service looks for them. Messages may be written
-while partitions are examined, even to a partition whose end was reached. So a search for messages has two
-steps: first the settled messages, then the ends of all partitions, including new ones:
+while partitions are examined, even to a partition whose end was already reached. So a search for messages has
+two steps: first the settled messages, then the ends of all partitions, including new ones:
 
     partition 0   ....|-----|---]            )       ] settled: written before the ends were requested
     partition 1   ..|--|]             --|    )       ) the end in the answer; later messages must wait
@@ -205,7 +205,7 @@ class Topics:
         }
 
     def hold(self, stream: Stream) -> None:
-        """Fix the end of a stream after the messages that exist now, so that a bounded run ends there."""
+        """Fix the end of a stream: a bounded run ends after the messages that exist now."""
         topic = self._topic(stream)
         if topic.until is None:
             topic.until = {partition: following for partition, (_, following) in self.ends(stream).items()}
