@@ -1,4 +1,4 @@
-"""Inputs: the data behind a stream's source, and how readers get its rows.
+"""Inputs: find out what data the source of a stream has, and read its rows.
 
     checks       refuses an unusable source before it is registered
     messages     messages of topics as events
@@ -8,8 +8,8 @@
     reading      the rows of one partition                                          (workers)
     partitions   the values passed between these modules
 
-A position counts files, event offsets or chunks of one stream; it only grows. A row's own position,
-``_pos``, is unique in its stream and ascends in source order.
+The position of a stream counts its files, event offsets or chunks, and only grows. The position of a row,
+``_pos``, is unique in the row's stream and ascends in source order.
 
 Doors: inputs, partitions.
 """

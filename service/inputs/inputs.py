@@ -1,4 +1,4 @@
-"""Available input, as Spark's source process sees it: pieces to admit, partitions to read.
+"""Available input of all streams, for Spark's source process: pieces to admit and partitions to read.
 
 This module has no side effects. `Inputs.partitions` always returns the same partitions for the same ranges,
 also on replay, since it reads only durable data of the catalog and the event log.
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from catalog.store.store import Store
     from service.inputs.sources.posted.http_log import EventLog
 
-#: Most rows of a Parquet file that are read as one run; pyarrow writes row groups of at most this size.
+#: Maximum number of rows of a Parquet file that are read as one run; pyarrow writes no larger row groups.
 ROWS_PER_FILE_PARTITION: Final = 1 << 20
 
 _PAGE: Final = 1000
@@ -67,7 +67,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Messages:
-    """Messages of a partition, with unknown event times; few of their offsets have no message."""
+    """Messages of a topic's partition, with unknown event times; nearly every offset has a message."""
 
     range: TopicRange
     t_max_us: None = None
@@ -86,13 +86,13 @@ class Inputs:
 
     Args:
         store: Catalog with the listed files.
-        events: Event log of ``http`` streams; None if there are none.
-        clock_us: Wall clock with which endless generators keep pace, µs UTC.
-        rows_per_partition: Most rows of small pieces that share a partition; None: the larger of a task's
-            share and ``ROWS_PER_PARTITION``.
+        events: Event log of ``http`` streams, or None if there are no such streams.
+        clock_us: Wall clock, µs UTC; endless generators have rows up to its time.
+        rows_per_partition: Maximum number of rows of a partition that combines small pieces; None for the
+            larger of a task's share and ``ROWS_PER_PARTITION``.
         tasks: Number of tasks that run at a time.
         rows_per_file_partition: Number of rows above which a Parquet file is split into runs of rows.
-        dead_letters: Folder for messages that are not events; None keeps none.
+        dead_letters: Folder for messages that are not events, or None to drop these messages.
         bounded: Whether reading of a topic stops after the messages that exist when the topic is first looked
             up.
     """
@@ -162,7 +162,7 @@ class Inputs:
         raise InternalError(f'stream "{stream.name}" has a position for each partition, not one')
 
     def pending(self, lane: Lane, position: int, limit: int) -> tuple[Piece, ...]:
-        """Return up to ``limit`` pieces from a position on, in order; for a topic, those that `lanes` found.
+        """Return up to ``limit`` pieces from a position on, in order; for a topic, pieces that `lanes` found.
 
         Raises:
             FileRefused: A file among the pieces is bad, and the stream has ``on_error: stop``.
@@ -181,7 +181,7 @@ class Inputs:
         )
 
     def partitions(self, ranges: Sequence[Range]) -> list[tuple[InputPartition, ...]]:
-        """Return the partitions for each stream's positions [start, end); an empty range has none.
+        """Return the partitions to read for ranges of positions; an empty range has no partition.
 
         Args:
             ranges: Ranges of positions; the ranges of one stream are adjacent.
@@ -201,7 +201,7 @@ class Inputs:
     def between(
         self, streams: Iterable[Stream], start: Mapping[str, int], end: Mapping[str, int]
     ) -> dict[Stream, tuple[InputPartition, ...]]:
-        """Return the partitions of each stream's input between two offsets; a topic may have no lane yet."""
+        """Return the partitions of the input between two offsets, by stream; omit topics without lanes."""
         lanes = lanes_named(streams, end)
         ranges = [(lane, start.get(lane.key, lane.begin), end.get(lane.key, lane.begin)) for lane in lanes]
         return dict(zip(dict.fromkeys(lane.stream for lane in lanes), self.partitions(ranges), strict=True))
@@ -273,7 +273,7 @@ class Inputs:
             position = listed[-1].position + 1
 
     def _listed(self, stream: Stream, position: int, limit: int) -> tuple[SourceFile, ...]:
-        """Return listed files from a position on; the position must be listed, or be the end.
+        """Return files from a position on, which must be the position of a listed file or the listing's end.
 
         Raises:
             FileRefused: One of these files is bad, and the stream has ``on_error: stop``.
@@ -330,6 +330,6 @@ def _joined(ranges: Sequence[TopicRange]) -> tuple[TopicRange, ...]:
 def _not_listed(stream: Stream, position: int) -> InternalError:
     return InternalError(
         f'file {position} of stream "{stream.name}" is not in the listing',
-        detail="It was never listed, or was forgotten because no batch can read it again.",
+        detail="It was never listed, or its entry was removed because no batch can read the file again.",
         hint="Restore the data directory as a whole: its parts belong together.",
     )

@@ -1,7 +1,7 @@
 """Lanes (with positions in Spark's offsets), pieces (units of admission), partitions (inputs of tasks).
 
-All are plain values: partitions are pickled into Spark tasks. A partition must give the same rows whenever it
-is read.
+All are plain values, because partitions are pickled into Spark tasks. A partition must give the same rows
+whenever it is read.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from operators.storage.folder import Folder
 
 #: ``_pos`` of a file's or chunk's row is ``position << ROW_BITS | row``.
 ROW_BITS: Final = 32
-#: Most rows of small pieces that share a reader task: the fixed cost of a task is about the cost of so many
-#: rows.
+#: Maximum number of rows of small pieces that share a reader task. The fixed cost of a task is about the cost
+#: of reading this many rows.
 ROWS_PER_PARTITION: Final = 500_000
 
 
@@ -31,7 +31,7 @@ class Lane:
 
     Attributes:
         stream: The stream.
-        partition: Partition of the topic; None for a stream that is read as a whole.
+        partition: Partition of the topic, or None for a stream that is read as a whole.
     """
 
     stream: Stream
@@ -67,17 +67,17 @@ class Piece:
     """The unit of admission: a file, a request's events, a generator chunk or a run of messages.
 
     Attributes:
-        stream_id: Its stream.
-        position: First position it covers.
+        stream_id: Id of the piece's stream.
+        position: First position that the piece covers.
         rows: Number of rows; 0 for a file that was set aside.
-        t_min_us: Lower bound of the piece's event times; None without a bound.
-        t_max_us: Upper bound of the piece's event times; None without a bound.
-        count: Positions it covers.
+        t_min_us: Lower bound of the piece's event times, µs UTC, or None if there is no bound.
+        t_max_us: Upper bound of the piece's event times, µs UTC, or None if there is no bound.
+        count: Number of positions that the piece covers.
         lost: Whether the rows of the piece no longer exist. A batch with such a piece has no other rows, and
             fails until the piece is skipped.
-        is_fresh: Whether other lanes may have older rows that were written before this piece but not seen
-            yet. Such a piece is admitted only if a newer piece of its stream that is not fresh is admitted
-            after it.
+        is_fresh: Whether other lanes may have older rows that were written before this piece but have not
+            been seen yet. A fresh piece is admitted only while a newer piece of the same stream that is not
+            fresh can still be admitted after it.
     """
 
     stream_id: int
@@ -102,10 +102,10 @@ class FileRows:
     Attributes:
         position: The file's position.
         path: Absolute path.
-        size: Bytes as listed.
-        mtime_ns: Modification time as listed.
-        first_row: First row to read.
-        rows: Rows to read.
+        size: Size of the file when it was listed, bytes.
+        mtime_ns: Modification time of the file when it was listed, ns.
+        first_row: Number of the first row to read, from 0.
+        rows: Number of rows to read.
         skipped: Number of bad rows of the file; they are skipped and not counted as rows.
         t_max_us: Newest event time of the rows that are not skipped, µs UTC, or None.
     """
@@ -125,10 +125,10 @@ class FilesPartition:
     """Consecutive runs of rows of a ``files`` stream.
 
     Attributes:
-        stream_id: Its stream.
-        first_pos: ``_pos`` of its first row.
-        t_max_us: Upper bound of the partition's event times; None without a bound.
-        rows: Rows in it.
+        stream_id: Id of the partition's stream.
+        first_pos: ``_pos`` of the partition's first row.
+        t_max_us: Upper bound of the partition's event times, µs UTC, or None if there is no bound.
+        rows: Number of rows in the partition.
         files: Runs of rows to read, in order.
         kind: Kind of the partition.
     """

@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 
 #: Codes of the library (rdkafka.h) for a failed TLS or SASL handshake.
 REFUSALS: Final = frozenset({-181, -169})
-#: Options of all clients; thanks to the short back-off, a broker that returns is found within seconds.
+#: Options of all clients. The back-off is short, so that clients connect within seconds to a broker that is
+#: up again.
 _COMMON: Final[Mapping[str, str | int | bool]] = {
     "client.id": "sluice",
     "reconnect.backoff.max.ms": 2000,
@@ -34,7 +35,7 @@ _COMMON: Final[Mapping[str, str | int | bool]] = {
 
 
 def secret_value(secret: EnvSecret) -> str:
-    """Return a secret from its variable, or from the file that ``<variable>_FILE`` names.
+    """Return a secret from its environment variable, or from the file that ``<variable>_FILE`` names.
 
     Raises:
         SecretMissing: Neither variable is set in this process, or the file cannot be read.
@@ -47,8 +48,8 @@ def secret_value(secret: EnvSecret) -> str:
     if file is None:
         raise SecretMissing(
             f'environment variable "{secret.env}" is not set',
-            hint=f"Set it, or {variable} to the path of a file, for the service, and on a cluster for "
-            "Spark's driver and executors, too.",
+            hint=f"Set it for the service, or set {variable} to the path of a file with the value. On a "
+            "cluster, do so for Spark's driver and executors, too.",
         )
     try:
         return Path(file).read_text(encoding="utf-8").removesuffix("\n")
@@ -69,9 +70,9 @@ def new_consumer(
     Args:
         cluster: The brokers.
         options: Further options of the library.
-        refusals: Receives the reason why a connection failed, such as a certificate or a password. The
-            library itself retries until the request's timeout and then reports only the timeout. Filled while
-            messages are polled.
+        refusals: List to which the reason of a failed connection is added while messages are polled, such as
+            an untrusted certificate. The library's own error would only be the request's timeout, because the
+            library retries until then.
 
     Raises:
         KafkaUnsupported: The library is not installed.

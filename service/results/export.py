@@ -61,7 +61,7 @@ _ROUTES_WRITTEN: Final[Mapping[str, Any]] = {
     "write_statistics": ["route"],
 }
 
-#: Names are passed as a dictionary; the file has plain strings.
+#: Columns of the routes table. The names are dictionary-encoded in memory, and plain strings in the file.
 _ROUTES_SCHEMA = pa.schema(
     {
         "route": pa.int64(),
@@ -225,12 +225,13 @@ def _export_batches(
     if written != expected:
         raise CorruptResults(
             f'results of query "{query.name}" are not whole',
-            detail=f"Batches {batches[0][0]} to {batches[-1][0]} hold {written} of {expected} rows.",
+            detail=f"The files of batches {batches[0][0]} to {batches[-1][0]} have {written} of "
+            f"{expected} rows.",
         )
 
 
 def _committed_files(store: Store) -> Iterator[tuple[str, str | None]]:
-    """Yield every file that a manifest names, with its family; None for files of late rows."""
+    """Yield every file that a manifest names, with its family, or None for a file of late rows."""
     for named in store.result_files.all():
         yield from ((file.path, file.family) for file in named.files)
         yield from ((file.path, None) for file in named.late_files)

@@ -21,7 +21,7 @@ _ROUTES = "_wanted_routes"
 
 
 def family_files(store: Store, results_dir: Folder, family: str, batches: Collection[int]) -> list[str]:
-    """Return the paths of files with a family's results of some batches; they may hold other batches, too.
+    """Return the paths of files with a family's results of some batches, and possibly of other batches, too.
 
     Raises:
         CorruptResults: There are no files, or one of them is damaged.
@@ -29,7 +29,7 @@ def family_files(store: Store, results_dir: Folder, family: str, batches: Collec
     found = store.result_files.of_family(family, batches)
     if batches and not found:
         raise CorruptResults(
-            f"batches {min(batches)} to {max(batches)} have results, but no files that are kept"
+            f"batches {min(batches)} to {max(batches)} have results, but no file of them is kept"
         )
     check_files(results_dir, found)
     return [str(results_dir / file.path) for file in found]
@@ -65,8 +65,8 @@ def query_sql(
 
     ``besides`` names the order columns to append to the select list.
 
-    A query can have thousands of routes. As SQL literals they took 28 ms of the 34 ms of a page. So the
-    routes are registered as a table of the connection, which the next call replaces.
+    A query can have thousands of routes. Written as SQL literals, routes took 28 ms of the 34 ms of a page.
+    So the routes are registered as a table of the connection, which the next call replaces.
     """
     a, b = side_streams(query, store.streams.by_id)
     pairs = pairs_sql(a, b, files, batches, (query,))
@@ -78,5 +78,5 @@ def not_whole(query: Query, first: int, last: int, found: int, rows: int) -> Cor
     """Return the error for batches whose number of results differs from the catalog's."""
     return CorruptResults(
         f'results of query "{query.name}" are not whole',
-        detail=f"Batches {first} to {last} hold {found} of {rows} rows.",
+        detail=f"The files of batches {first} to {last} have {found} of {rows} rows.",
     )

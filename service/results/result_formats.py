@@ -1,10 +1,10 @@
-"""Results as bytes, one function per format; text formats write values of each type as listed.
+"""Results as bytes, one function per format; text formats write the values of each type as follows.
 
 timestamp        2026-01-01T00:00:00.000000Z
 date             2026-01-01
 decimal(p,s)     text with all its digits, since JSON numbers are read as doubles
 double           number; the texts NaN, Infinity and -Infinity, for which JSON has no numbers
-bigint           number with all its digits (a reader that uses doubles loses some beyond 2**53)
+bigint           number with all its digits (a reader that uses doubles loses digits beyond 2**53)
 NULL             null; an empty field in CSV, where the empty string is ""
 
 In JSON lines and server-sent events a result punctuation has the form below, and other rows omit its column:
@@ -32,7 +32,7 @@ from pyarrow import csv
 
 from catalog.values.query import PUNCTUATION_OUTPUT
 
-#: Names of doubles that JSON lacks: Python's name to the name written here.
+#: Names of the doubles for which JSON has no numbers, by Python's name.
 _NON_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 #: Characters that must be escaped in a JSON string.
@@ -74,7 +74,8 @@ def events(table: pa.Table, name: str, ids: Sequence[pa.Array | str]) -> bytes:
     Args:
         table: The rows.
         name: Name of the events; result punctuations have the name ``punctuation``.
-        ids: Parts that make up the events' ids: each a common text, or an array with one text per event.
+        ids: Parts of the ids of the events, in order: a part is a text that all ids have in common, or an
+            array with one text per event.
     """
     names: list[pa.Array | pa.ChunkedArray | str] = [f"event: {name}\ndata: "]
     if PUNCTUATION_OUTPUT in table.column_names:

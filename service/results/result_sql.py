@@ -47,7 +47,7 @@ def pairs_sql(
         stream_a: Stream of side a.
         stream_b: Stream of side b.
         files: Paths of Parquet result files of one family; without paths the relation is empty.
-        batches: Batches to read, together with all batches in between; None: all batches.
+        batches: Batches to read, together with all batches in between, or None for all batches.
         queries: Queries of the family; their groupings determine the value columns.
 
     Returns:
@@ -69,7 +69,7 @@ def pairs_sql(
 
 
 def results_sql(query: Query, pairs: str, routes: str, *, besides: Sequence[str] = ("_event_time",)) -> str:
-    """Return unordered SQL for a query's results; the order columns are accessible as ``r``.
+    """Return SQL for a query's results, unordered; the order columns are columns of the alias ``r``.
 
     Args:
         query: The query.
@@ -95,7 +95,7 @@ def results_sql(query: Query, pairs: str, routes: str, *, besides: Sequence[str]
 
 
 def _value_sql(query: Query, output: Output) -> str:
-    """Return SQL for a result column; its value is NULL in result punctuations (no event time)."""
+    """Return SQL for a result column; it is NULL in result punctuations, which have no event time."""
     value = f"TRY_CAST(({output.sql}) AS {output.type})"
     if not query.announces or output.name == PUNCTUATION_OUTPUT:
         return value
@@ -112,8 +112,8 @@ def _values(query: Query, stream_a: Stream) -> dict[str, str]:
 def _event_time_sql(query: Query) -> str:
     """Return SQL for a result's event time; for a row without a match, its own event time plus the window.
 
-    Such an absent row is stored once for all queries, with its own event time, and each query adds its
-    window. An unbounded window adds nothing: there a row is absent only because its key was closed.
+    A row without a match is stored once for all queries, with its own event time, and each query adds its
+    window. An unbounded window adds nothing: there, a row is returned only if its key was closed.
     """
     if query.kind not in ("outer", "anti"):
         return "_event_time"

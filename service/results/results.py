@@ -1,10 +1,10 @@
 """Results of a query, page by page.
 
 A pair is stored once, with its route; a query is a view over the routes that name it. The results of a query
-are ordered by (batch, event time, position of the a row, position of the b row). Behind the name that users
-know is a series of queries: each update of a query adds a query, which replaces the one before. The results
-of the series are the results of these queries, in this order. A page never has results of two queries with
-different columns. A cursor is the position of a reader:
+are ordered by (batch, event time, position of the a row, position of the b row). The name of a query refers
+to a series of queries: each update adds a query to the series, which replaces the query before. A series
+has the results of all its queries, oldest query first. A page never has results of two queries with different
+columns. A cursor is the position of a reader:
 
     "7.250"     everything before batch 7, and the first 250 of the query's results in batch 7
 
@@ -62,9 +62,9 @@ class ResultReader:
         store: The catalog.
         results_dir: Folder that the manifests' paths are relative to.
         threads: Threads that DuckDB may use for one page.
-        spill_dir: Directory to which DuckDB spills when sorting needs more than ``SPILLING_MEMORY``; None: it
-            sorts in memory only.
-        runs: Cache of sorted runs; None: a cache with default limits.
+        spill_dir: Directory to which DuckDB spills when sorting needs more than ``SPILLING_MEMORY``. None to
+            sort in memory only.
+        runs: Cache of sorted runs, or None for a cache with default limits.
         sorted_bytes: Maximum bytes of a run that is sorted in memory; larger runs are sorted by DuckDB, which
             may spill.
     """
@@ -105,7 +105,7 @@ class ResultReader:
         Args:
             series: Id of the series, which is the id of its first query.
             after: Cursor, or None for the first results.
-            limit: Most rows, 1 to ``MAX_PAGE_ROWS``.
+            limit: Maximum number of rows, 1 to ``MAX_PAGE_ROWS``.
 
         Raises:
             InvalidCursor: ``after`` is not a cursor of this series.
@@ -119,7 +119,7 @@ class ResultReader:
         return page
 
     def page_if_any(self, series: int, after: str | None, limit: int) -> ResultPage | None:
-        """Read the results that follow a cursor, as ``page`` does; None if there are none yet."""
+        """Read the results that follow a cursor, as ``page`` does, or return None if there are none yet."""
         _check_limit(limit)
         return self._look(series, after, limit, though_empty=False)
 
@@ -196,7 +196,7 @@ class ResultReader:
             raise InvalidCursor(
                 f'the columns of the query change after cursor "{end}"',
                 detail="The query was updated, and a file can have the columns of one version only.",
-                hint=f"Export with until={end}, then export the rest with after={end}.",
+                hint=f"Export with until={end}, then export the later results with after={end}.",
             )
         rows = sum(span.rows for span in spans)
         next_cursor = format_cursor(spans[-1].batch, spans[-1].first + spans[-1].rows) if spans else after

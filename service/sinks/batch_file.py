@@ -43,7 +43,7 @@ def write_batch_file(exports: Path, sink: FilesSink, name: str, parts: Iterator[
         The file.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
         SinkFailed: The path contains a link that leads out of the directory of exports.
     """
     return _write(_directory(exports, sink), name, lambda file: _WRITERS[sink.format](file, parts))
@@ -53,7 +53,7 @@ def write_lost_file(exports: Path, sink: FilesSink, record: SinkRecord) -> None:
     """Report lost results in the directory of a sink, unless they are reported there already.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
         SinkFailed: The path contains a link that leads out of the directory of exports.
     """
     directory, name = _directory(exports, sink), f"_lost-q{record.series}.json"

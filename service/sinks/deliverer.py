@@ -5,9 +5,9 @@
 
 It periodically asks the catalog for the last batch, which takes 0.1 ms. It asks for more only if there is a
 new batch, or if a sink has further results or must be tried again. Only one thread at a time serves a sink,
-so its batches keep their order. A failing sink is tried again after a growing delay, while the others
-continue. A sink cannot delay the engine: delivery only reads committed results, and a lagging sink has more
-to read.
+so its batches keep their order. A failing sink is tried again after a growing delay, while other sinks
+continue. A sink cannot delay the engine, because delivery only reads committed results: while a sink lags,
+more results wait for it.
 
 Results that a sink has not received are kept for it within limits (``KeptForSinks``): results that wait too
 long, or take too much space, are lost to the sink. Lost results are counted and reported, and the sink
@@ -39,7 +39,7 @@ FILES_AT_ONCE = 4
 #: Number of concurrent webhook requests; each holds a part of at most ``delivery.PART_ROWS`` rows in memory.
 #: A receiver that does not answer occupies a thread for ten seconds; then it is not tried for a while.
 WEBHOOKS_AT_ONCE = 16
-#: Maximum number of batches that a sink gets per turn, before other sinks.
+#: Maximum number of batches that a sink gets before it is the turn of other sinks.
 BATCHES_PER_TURN = 16
 #: Seconds for which a failing sink is still tried after the sink or its query was removed. Meanwhile results
 #: are kept for it, and nothing else would end the retries.
@@ -61,9 +61,9 @@ class KeptForSinks:
     """Limits for results that are kept only because a sink has not received them yet.
 
     Attributes:
-        us: How long results are kept after their commit, wall clock µs; None: forever.
-        bytes: Maximum total bytes of files that are kept only for sinks; None: no limit.
-        results_us: How long results are kept for readers; None: forever.
+        us: How long results are kept after their commit, wall clock µs, or None for no limit.
+        bytes: Maximum total bytes of files that are kept only for sinks, or None for no limit.
+        results_us: How long results are kept for readers, wall clock µs, or None for no limit.
     """
 
     us: int | None = None
@@ -76,7 +76,7 @@ class KeptForSinks:
         return 0 if longest_us is None else store.retention.horizon(now_us - longest_us)
 
     def first_by_size(self, store: Store, now_us: int) -> int:
-        """Return the first batch from which on the files kept only for sinks are within the size limit."""
+        """Return the first batch to keep, so that the files kept only for sinks are within the size limit."""
         if self.bytes is None or self.results_us is None:
             return 0
         end = store.retention.horizon(now_us - self.results_us)
@@ -141,7 +141,7 @@ class Deliverer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the current files and parts; the rest is delivered after the next start."""
+        """Stop after the current files and parts; other results are delivered after the next start."""
         self._stop.set()
         self._wake.set()
         if self._thread is not None:
@@ -152,8 +152,8 @@ class Deliverer:
 
     def run_once(self) -> None:
         """Start deliveries to due sinks that are neither busy nor delayed."""
-        # The order matters: a sink that is set after the last batch was read begins with later batches, and
-        # the catalog's record of a sink that was not busy is up to date.
+        # The order of these reads matters. A sink that is set after the last batch was read begins with a
+        # later batch. If a sink is not busy, its record, which is read afterwards, is up to date.
         last = self.store.batches.last()
         if last is None:
             return
@@ -183,7 +183,7 @@ class Deliverer:
             (self._wake if worked else self._stop).wait(INTERVAL_S)
 
     def _look(self) -> bool:
-        """Deliver waiting results if a delivery may be due; return True."""
+        """Deliver waiting results if a delivery may be due; return True, for `Faults.attempt`."""
         woken = self._wake.is_set()
         self._wake.clear()
         seen, self._seen = self._seen, None
@@ -217,7 +217,7 @@ class Deliverer:
         # A begun file has only committed batches, up to ``last``, so its batches are given up, too.
         if lost := self.store.sinks.lose(record, last + 1):
             facts = {"query": record.query, "sink": record.id, "batches": lost.batches, "rows": lost.rows}
-            log.error("results given up that a former sink did not take: %s", record.error, extra=facts)
+            log.error("results are lost that a removed sink did not accept: %s", record.error, extra=facts)
 
     def _lose_old(self, waiting: Sequence[SinkRecord], busy: set[int]) -> bool:
         """Let sinks skip results that wait too long or take too much space; return whether any did."""
@@ -240,7 +240,7 @@ class Deliverer:
                 found = True
                 log.error(
                     "results lost that %s: %s",
-                    "a sink did not take in time"
+                    "a sink did not accept in time"
                     if waits_from < by_age
                     else "took too much space for a sink",
                     _reason(record),
@@ -261,7 +261,7 @@ class Deliverer:
                 log.warning("results wait for a sink that lags: %s", _reason(record), extra=facts)
 
     def _take(self, record: SinkRecord, busy: set[int]) -> bool:
-        """Reserve a sink for a thread, unless a thread has it or it is delayed."""
+        """Reserve a sink for a thread, unless a thread serves the sink or the sink is delayed."""
         with self._lock:
             if record.id in busy:
                 self._passed_over.add(record.id)
@@ -289,7 +289,7 @@ class Deliverer:
             self._delays = {sink: delay for sink, delay in self._delays.items() if sink in waiting}
 
     def _deliver(self, record: SinkRecord, last: int) -> None:
-        """Deliver to one sink for one turn."""
+        """Deliver to one sink the batches of one turn."""
         more = False
         try:
             delivered = self.delivery.deliver(record, last, BATCHES_PER_TURN, stopping=self._stop.is_set)

@@ -1,12 +1,12 @@
 """Delivery: gives results of committed batches to a sink, in order, and records its progress in the catalog.
 
-    read batches ── give them to the sink ──x── record that it has them
+    read batches ── give them to the sink ──x── record that the sink has them
                                             a crash here repeats the batches
 
-A repeated file replaces itself, so files are exactly once. A table or topic itself records which batches it
-has, so these are exactly once, too. A webhook may get a part a second time, under the same key, so webhooks
-are at least once. Small batches of a file sink are read together and recorded together, since reading and
-recording cost as much for one batch as for many.
+A file that is written again replaces the first file, so delivery to files is exactly once. A table or topic
+itself records which batches it has, so delivery to it is exactly once, too. A webhook may get a part a second
+time, under the same key, so delivery to webhooks is at least once. Small batches of a file sink are read
+together and recorded together, since reading and recording cost about the same for one batch as for many.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from service.sinks.webhook_targets import PUBLIC_TARGETS, WebhookTargets
 if TYPE_CHECKING:
     from service.sinks.webhook import Webhooks
 
-#: Most rows of one request.
+#: Maximum number of rows of one request.
 PART_ROWS = MAX_PAGE_ROWS
 
 
@@ -49,7 +49,8 @@ def turns(waiting: Iterable[SinkRecord]) -> tuple[list[SinkRecord], dict[int, in
         waiting: Sinks with waiting batches, in order of id.
 
     Returns:
-        The sinks ready for delivery; and, by id of each other sink, the id of the sink that it waits for.
+        The sinks ready for delivery, and a mapping of every other sink's id to the id of the sink that it
+        waits for.
     """
     first: dict[tuple[int, str], SinkRecord] = {}
     held: dict[int, int] = {}
@@ -69,9 +70,9 @@ class Delivery:
     Attributes:
         store: Catalog.
         results: Reads results; used only by the deliverer, so that no other reader waits for it.
-        exports: Directory of sinks that are files.
+        exports: Directory that contains the directories of all file sinks.
         engine_lock: Path of the lock file, for failpoints.
-        part_rows: Most rows of one request.
+        part_rows: Maximum number of rows of one request.
         targets: Allowed targets of webhooks.
         now_us: Wall clock, µs UTC.
         catalog_id: Identity of the catalog, which distinguishes its batches in a table from those of other
@@ -194,7 +195,7 @@ class Delivery:
                     break
 
     def _have(self, record: SinkRecord, sink: FilesSink, written: Sequence[FileCut]) -> SinkRecord:
-        """Record files as delivered to a sink; return the updated sink."""
+        """Record files as delivered to a sink; return the sink's updated record."""
         sync_directory(self.exports / sink.path)
         rows, batches = sum(cut.rows for cut in written), sum(len(cut.batches) for cut in written)
         last = written[-1].last
@@ -245,7 +246,7 @@ class Delivery:
             return self._webhooks
 
     def _delivered(self, record: SinkRecord, batch: int, now: int, rows: int) -> SinkRecord:
-        """Record ``now`` more rows of a batch as delivered to a sink; return the updated sink."""
+        """Record ``now`` more rows of a batch as delivered to a sink; return the sink's updated record."""
         done = now + (record.next_row if record.next_batch == batch else 0)
         self.store.sinks.delivered(record, batch, now, whole=done == rows)
         if done == rows:

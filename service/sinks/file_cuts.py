@@ -40,7 +40,7 @@ class FileCut:
 
     @property
     def rows(self) -> int:
-        """Results of all batches."""
+        """Number of results of all batches."""
         return sum(rows for _, rows in self.batches)
 
     def name(self, sink: FilesSink) -> str:
@@ -68,8 +68,8 @@ def file_cuts(
 
     Args:
         waiting: (batch, id of the query, number of results), ascending.
-        batches_per_file: Most batches of a file.
-        begun: Last batch of the first file, if that file was begun.
+        batches_per_file: Maximum number of batches of a file.
+        begun: Last batch of the first file if its cut was recorded before, or None.
     """
     cuts = []
     for (query_id, _), group in groupby(waiting, lambda each: (each[1], begun is None or each[0] > begun)):

@@ -1,7 +1,7 @@
 """Results in a table of PostgreSQL, exactly once: one transaction writes rows and the number of their batch.
 
     BEGIN
-      sluice_delivered    (catalog, series, target) -> batch     locked; at or after the batch: nothing to do
+      sluice_delivered    (catalog, series, target) -> batch     locked; this batch or a later one: stop
       alerts              COPY, or COPY into a temporary table and INSERT .. ON CONFLICT
       sluice_delivered    the batch
     COMMIT

@@ -72,7 +72,8 @@ def send_batch(
     }
     try:
         producer = new_producer(sink.cluster, options | {"linger.ms": 5})
-        # First end a leftover transaction; after that, the batch's messages exist or never will.
+        # First end an open transaction of an earlier attempt. After that, the messages of that attempt are
+        # either committed or never will be.
         producer.init_transactions(WAIT_S)
         if not _is_there(store, record, sink, batch, f"{name}-{batch}-".encode()):
             _transaction(producer, name, record, sink, batch, parts)
@@ -132,7 +133,7 @@ def _key(sink: TopicSink, row: Mapping[str, Any]) -> bytes | None:
 
 
 def _is_there(store: Store, record: SinkRecord, sink: TopicSink, batch: int, prefix: bytes) -> bool:
-    """Return whether the topic has a batch; if the batch was never begun, set its mark."""
+    """Return whether the topic has a batch; before the first attempt to send the batch, store its mark."""
     mark, ends = _marks(store).get(str(record.id)), _ends(sink)
     if mark is not None and mark["batch"] == batch:
         return _found(sink, {int(p): int(offset) for p, offset in mark["ends"].items()}, ends, prefix)

@@ -9,8 +9,8 @@
     Sluice-Lost-Rows: 340             only if results were lost to the sink: their number so far
 
 Requests of a sink with a secret are signed (``signature``), and a sink may have further headers
-(``webhook_headers``). Any 2xx accepts a part. After any other answer, or none, the part is sent again later;
-so a part may arrive twice, but parts are never out of order or skipped.
+(``webhook_headers``). Any status 2xx accepts a part. After another answer, or without an answer, the part is
+sent again later. So a part may arrive twice, but parts are never out of order or skipped.
 
 An attempt takes at most ten seconds, from the resolution of the name to the end of the answer, and reads at
 most 64 kB. It uses a new connection to a checked address (``webhook_targets``): a connection pool or a proxy
@@ -215,12 +215,12 @@ class _BoundedStream(httpcore.NetworkStream):
         return _BoundedStream(stream, self._budget)
 
     def get_extra_info(self, info: str) -> Any:
-        """Return a fact of the connection."""
+        """Return information about the connection; arguments as in the base class."""
         return self._stream.get_extra_info(info)
 
 
 def part_headers(record: SinkRecord, page: ResultPage) -> Mapping[str, str]:
-    """Return the headers of a part."""
+    """Return the headers of the request that sends a part of the results."""
     (span,) = page.spans
     lost = {"Sluice-Lost-Rows": str(record.lost_rows)} if record.lost else {}
     return lost | {

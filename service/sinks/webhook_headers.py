@@ -62,7 +62,7 @@ def check_headers(sink: WebhookSink) -> None:
 
 
 def _fault(name: str, value: str | EnvSecret, seen: set[str]) -> tuple[str, str]:
-    """Return the fault of a header and a hint; both empty if there is none."""
+    """Return the fault of a header and a hint, or two empty texts if there is no fault."""
     if _NAME.fullmatch(name) is None:
         return "has an invalid name", "Use at most 100 letters, digits and hyphens, such as X-Team."
     if _OWN.fullmatch(name):
@@ -113,7 +113,7 @@ def _secret(name: str, secret: EnvSecret, host: str) -> str:
     if not _is_value(value):
         raise SinkFailed(
             f'the value of "{secret.env}" cannot be sent as header "{name}"',
-            hint="It must consist of visible ASCII characters, with spaces only between them.",
+            hint="The value must consist of visible ASCII characters, with spaces only between them.",
         )
     return value
 

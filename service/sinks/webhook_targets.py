@@ -50,7 +50,7 @@ class WebhookTargets:
 
     @classmethod
     def of(cls, hosts: Iterable[str], servers: Iterable[str] = ()) -> WebhookTargets:
-        """Read names, addresses and networks.
+        """Return the targets that lists of names, addresses, networks and servers allow.
 
         Raises:
             InvalidSetting: A text looks like a network but is not one.
@@ -97,7 +97,7 @@ class WebhookTargets:
         found = _resolved(host, port, timeout_s)
         allowed = [text for text in found if self.allows(host, ipaddress.ip_address(text.partition("%")[0]))]
         if not allowed:
-            # The address is not revealed.
+            # The error does not reveal the address, which clients outside the network must not learn.
             raise SinkFailed(
                 f'"{host}" is on this machine or in a private network',
                 detail="The operator can allow it in SLUICE_WEBHOOK_HOSTS.",
@@ -110,7 +110,7 @@ PUBLIC_TARGETS = WebhookTargets()
 
 
 def _reached(address: Address) -> Address:
-    """Return the IPv4 address that an IPv6 address contains or leads to, if any, else the address."""
+    """Return the IPv4 address that an IPv6 address contains or leads to, or else the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:

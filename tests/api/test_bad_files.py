@@ -59,7 +59,7 @@ def test_a_directory_of_directories_is_told_when_its_stream_is_registered_and_in
     warnings = service.made("POST", "/streams", stream_document("A", **source))["warnings"]
     assert warnings == [
         f'stream "A" has no files: "{tmp_path}/in" holds none, but 1 directory; '
-        f'write path: "{tmp_path}/in/**/*" to read what is in it'
+        f'write path: "{tmp_path}/in/**/*" to read the files in it'
     ]
     assert service.made("GET", "/statistics")["streams"][0]["warnings"] == warnings
     source["path"] += "/**/*"

@@ -67,7 +67,7 @@ def problem_of(service: Service, method: str, path: str, body: Any, status: int)
         (
             FILES | {"max_delay": "5s"},
             "invalid-sink",
-            "a file of one batch cannot wait for more",
+            "a file of one batch cannot wait for more batches",
             "#/sink/max_delay",
         ),
         (

@@ -32,8 +32,8 @@ class SourceRoots:
 
     Attributes:
         roots: The directories, absolute; relative paths start at the first one.
-        data_dir: The service's own directory; its files are never read as a source, except those in a root
-            inside of it.
+        data_dir: Data directory of the service. Its files are never read as input, except files in a root
+            that lies inside it.
     """
 
     roots: tuple[Path, ...]
@@ -41,7 +41,7 @@ class SourceRoots:
 
     @classmethod
     def of(cls, roots: tuple[Path, ...], data_dir: DataDir) -> SourceRoots:
-        """Return the roots that settings name; without any, make and return the default root.
+        """Return the roots that settings name; if settings name none, create and return the default root.
 
         Raises:
             InvalidSetting: A root is the data directory, or is equal to or inside the checkpoint, spill,
@@ -57,7 +57,8 @@ class SourceRoots:
             real = root.absolute().resolve()
             if real == data_dir.root.resolve() or any(real.is_relative_to(d.resolve()) for d in own):
                 raise InvalidSetting(
-                    f'source root "{root}" is the data directory, or is in a part that only the service uses',
+                    f'source root "{root}" is the data directory, or in a directory that only the '
+                    "service may use",
                     hint="Name directories of input files in SLUICE_SOURCE_ROOTS.",
                 )
         return cls(tuple(root.absolute() for root in roots), data_dir.root)
@@ -81,8 +82,8 @@ class SourceRoots:
         raise SourceNotAllowed(
             f'path "{source.path}" of stream "{stream.name}" is outside the directories that sources may '
             "read",
-            detail=f"Sources may read {', '.join(str(root) for root in self.roots)}, after links are "
-            "resolved, but not the service's own files.",
+            detail="After links are resolved, a path must lie in one of these directories: "
+            f"{', '.join(str(root) for root in self.roots)}. It must not be one of the service's own files.",
             hint="Put the files there, or have the operator name their directory in SLUICE_SOURCE_ROOTS.",
             path=("source", "path"),
         )
@@ -97,8 +98,8 @@ class SourceRoots:
             source = stream.source
             if isinstance(source, FilesSource) and source.confinement is None:
                 log.warning(
-                    "files of a stream may lie anywhere: it was registered before there were source roots; "
-                    "remove and register it to confine them",
+                    "files of a stream are not confined to a source root, because the stream was registered "
+                    "before roots existed; remove the stream and register it again to confine them",
                     extra={"stream": stream.name, "path": source.path},
                 )
 

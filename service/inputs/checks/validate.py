@@ -30,11 +30,12 @@ from service.inputs.sources.generated.distributions import uniform_range
 from service.inputs.sources.listed.files import is_of_kernel
 from service.inputs.sources.topics.topics import Topics
 
-#: Largest rate: with a higher one, even the shortest chunk would use too much memory.
+#: Largest rate of a generator: at a higher rate, even the shortest chunk would use too much memory.
 MAX_RATE_PER_S: Final = 1e9
-#: Most distinct values: the Zipf distribution function takes 8 bytes per value in every reader.
+#: Largest cardinality of a generated column: a Zipf distribution function takes 8 bytes per value in every
+#: reader.
 MAX_CARDINALITY: Final = 100_000_000
-#: Range of numbers that are drawn as int64, with room for additions.
+#: Largest absolute value of a number that is drawn as int64, so that additions to it do not overflow.
 _MAX_NUMBER: Final = 2.0**62
 _LIMITS: Final = {
     "int": (-(2.0**31), 2.0**31),
@@ -45,7 +46,7 @@ _LIMITS: Final = {
 
 
 def resolve_source(stream: Stream, *, base: Path, now_us: int) -> Stream:
-    """Return the stream in its registered form: with an absolute path, or a generator or topic with a start.
+    """Return the stream as it is registered: a path is absolute, and a generator or topic has a start.
 
     Args:
         stream: The stream as written.
@@ -186,8 +187,8 @@ def _refuse_special(stream: str, path: str) -> None:
         )
     if is_of_kernel(os.path.realpath(path)):
         raise SourceNotFound(
-            f'path "{path}" of stream "{stream}" is made by the kernel',
-            detail="Its files have no length, and some wait forever.",
+            f'path "{path}" of stream "{stream}" is in a file system of the kernel',
+            detail="Files there have no length, and reading some of them may wait forever.",
             hint="Name a directory on a disk.",
             path=where,
         )
@@ -207,7 +208,10 @@ def _validate_generator(stream: Stream, source: GeneratorSource) -> None:
     last_us = start_us + (source.rows or 0) * 1e6 / source.rate_per_s
     if start_us < MIN_TIME_US or last_us > MAX_TIME_US:
         raise _invalid(
-            stream, "event time leaves the years 1 to 9999", "Choose an earlier start or fewer rows.", "start"
+            stream,
+            "event times would lie outside the years 1 to 9999",
+            "Choose an earlier start or fewer rows.",
+            "start",
         )
     seen: set[str] = set()
     for spec in source.columns:
@@ -237,7 +241,7 @@ def _validate_column(stream: Stream, spec: GeneratedColumn, column: Column) -> N
 
 
 def _column_problem(spec: GeneratedColumn, column_type: str) -> tuple[str, str] | None:
-    """Return the fault in a column's settings and a hint; None if there is no fault."""
+    """Return the fault in a column's settings and a hint, or None if there is no fault."""
     kind = spec.distribution
     if kind == "choice":
         return _choice_problem(spec, column_type)

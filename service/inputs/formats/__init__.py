@@ -1,4 +1,4 @@
-"""Formats: rows and facts of CSV, JSON lines and Parquet files, typed as declared.
+"""Formats: readers of CSV, JSON lines and Parquet files, which convert values to the types of the stream.
 
 Doors: file_inspectors, file_readers, text_input.
 """

@@ -32,14 +32,14 @@ _SHOWN: Final = 80
 def inspect_csv(
     stream: Stream, path: str, bad: list[BadRow] | None = None, latest_us: int | None = None
 ) -> FileFacts:
-    """Return the facts of a CSV file; every row is parsed.
+    """Parse every row of a CSV file, and return the number of rows and their event-time range.
 
     Args:
         stream: The file's stream.
         path: The file.
-        bad: List to which bad rows are appended; the facts leave them out. If None, a bad row makes the whole
-            file unusable.
-        latest_us: Event time beyond which a row is bad, µs UTC; None for any.
+        bad: List to which bad rows are appended; the result does not count them. If None, a bad row makes the
+            whole file unusable.
+        latest_us: Latest event time that is allowed, µs UTC; a later row is bad. None allows any.
 
     Raises:
         UnusableFile: The file has no header, lacks a column, has a bad row (the first is named), or its event
@@ -72,7 +72,7 @@ def read_csv(
         stream: The file's stream.
         path: The file.
         columns: Columns to return.
-        first_row: First row to return, not counting skipped rows.
+        first_row: Number of good rows before the first row to return.
         rows: Number of rows.
         skips: Whether to skip bad rows.
         latest_us: As in `inspect_csv`; applies if bad rows are skipped.
@@ -206,7 +206,7 @@ class _File:
         return column_type == "string" or (column_type == "timestamp" and self._form.timestamp_format is None)
 
     def _unfit(self, text: pa.Array, column_type: str, first: UnfitValueError) -> list[tuple[int, object]]:
-        """Return all values that do not fit, or only the first if bad rows are not skipped."""
+        """Return index and text of all unfit values, or of only the first if bad rows are not skipped."""
         if self._bad is None:
             return [(first.index, first.value)]
         return unfit_values(

@@ -19,7 +19,8 @@ from service.inputs.formats.findings.facts import FileFacts
 from service.inputs.formats.jsonl import inspect_jsonl
 from service.inputs.formats.parquet_footer import inspect_parquet
 
-#: Given a path, a list for bad rows and the latest event time; returns facts or raises `UnusableFile`.
+#: Function of a path, a list for bad rows and the latest allowed event time, µs UTC. It returns the row count
+#: and event-time range of the file, or raises `UnusableFile`.
 Inspect: TypeAlias = Callable[[str, list[BadRow] | None, int | None], FileFacts]
 
 

@@ -45,14 +45,14 @@ _SHOWN: Final = 80
 def inspect_jsonl(
     stream: Stream, path: str, bad: list[BadRow] | None = None, latest_us: int | None = None
 ) -> FileFacts:
-    """Return the facts of a JSON lines file; every row is parsed.
+    """Parse every row of a JSON lines file, and return the number of rows and their event-time range.
 
     Args:
         stream: The file's stream.
         path: The file.
-        bad: List to which bad rows are appended; the facts leave them out. If None, a bad row makes the whole
-            file unusable.
-        latest_us: Event time beyond which a row is bad, µs UTC; None for any.
+        bad: List to which bad rows are appended; the result does not count them. If None, a bad row makes the
+            whole file unusable.
+        latest_us: Latest event time that is allowed, µs UTC; a later row is bad. None allows any.
 
     Raises:
         UnusableFile: A row is bad (the error names the first), no row has the event time, or the event times
@@ -81,7 +81,7 @@ def read_jsonl(
         stream: The file's stream.
         path: The file.
         columns: Columns to return.
-        first_row: First row to return, not counting skipped rows.
+        first_row: Number of good rows before the first row to return.
         rows: Number of rows.
         skips: Whether to skip bad rows.
         latest_us: As in `inspect_jsonl`; applies if bad rows are skipped.
@@ -99,7 +99,7 @@ def read_jsonl(
 
 @dataclass(slots=True)
 class _Rows:
-    """Objects of a file.
+    """Lines of a JSON lines file, and the objects parsed from them.
 
     Attributes:
         bad: List to which bad rows are appended; if None, a bad row makes the whole file unusable.
@@ -161,7 +161,7 @@ def _parse(
                 for index, value in _unfit(values, types[name], form, error, bad):
                     wanted = expected(types[name], form)
                     is_named = len(misfits) + len(rows.bad or ()) < MOST_NAMED
-                    if is_named and types[name] in ("timestamp", "date"):  # numbers have one form in JSON
+                    if is_named and types[name] in ("timestamp", "date"):  # no option helps with JSON numbers
                         wanted += option_that_reads(value, types[name], form)
                     problem = f"{json_text(value, _SHOWN)} is not {wanted}"
                     misfits.setdefault(index, (name, f', column "{name}": ', problem))
@@ -181,7 +181,7 @@ def _unfit(
     first: UnfitValueError,
     bad: list[BadRow] | None,
 ) -> list[tuple[int, object]]:
-    """Return all values that do not fit, or only the first if bad rows are not skipped."""
+    """Return index and value of all unfit values, or of only the first if bad rows are not skipped."""
     if bad is None:
         return [(first.index, first.value)]
     return unfit_values(len(values), lambda start, end: from_json(values[start:end], column_type, form))

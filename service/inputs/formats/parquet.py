@@ -23,8 +23,9 @@ from service.inputs.formats.findings.facts import match_columns, rows_ahead
 from service.inputs.formats.text_input import first_line
 
 _INT_BITS: Final = {"int": 32, "bigint": 64}
-#: Number of decimal digits that always fit into a type; maximum digits of a signed integer, by its bits.
+#: Number of decimal digits that always fit into a type.
 _INT_DIGITS: Final = {"int": 9, "bigint": 18}
+#: Maximum number of digits of a signed integer, by its bits.
 _DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 19}
 #: Every integer of up to this many bits is exact in a double.
 _DOUBLE_BITS: Final = 53
@@ -51,10 +52,10 @@ def read_parquet(
         stream: The file's stream.
         path: The file.
         columns: Columns to return.
-        first_row: First row to return, not counting skipped rows.
+        first_row: Number of good rows before the first row to return.
         rows: Number of rows.
         skips: Whether to skip bad rows; if so, the whole file is read.
-        latest_us: Event time beyond which a row is bad, if bad rows are skipped, µs UTC; None for any.
+        latest_us: Latest event time that is allowed, µs UTC; None allows any. Applies if ``skips``.
 
     Raises:
         UnusableFile: The file's body cannot be read, or the file has fewer rows than requested.
@@ -98,7 +99,7 @@ def sound_rows(
         file: The file, whose schema fits the stream.
         names: Name in the file for each column of the stream.
         bad: List to which bad rows are appended.
-        latest_us: Event time beyond which a row is bad, µs UTC; None for any.
+        latest_us: Latest event time that is allowed, µs UTC; a later row is bad. None allows any.
 
     Raises:
         UnusableFile: The file's body cannot be read.
@@ -213,7 +214,7 @@ def conform(values: pa.ChunkedArray, column_type: str, unit: TimeUnit | None = N
             return pa.chunked_array([times_from_numbers(chunk, unit) for chunk in numbers.chunks], target)
         except ValueError as error:
             raise UnusableFile(
-                f"numbers of {UNIT_NAMES[unit]} in it lie outside the years 1 to 9999; "
+                f"numbers in it, read as {UNIT_NAMES[unit]} since 1970, lie outside the years 1 to 9999; "
                 "declare another time_unit"
             ) from error
     if pat.is_timestamp(values.type) and values.type.unit == "ns":
@@ -252,14 +253,14 @@ def _floor_us(values: pa.Array) -> pa.Array:
 
 
 def _whole_bits(found: pa.DataType) -> int:
-    """Return the bits of the smallest signed type that holds an integer type; 2^30 for other types."""
+    """Return the bits of the smallest signed type that holds an integer type, or 2^30 for other types."""
     if not pat.is_integer(found):
         return 1 << 30
     return int(found.bit_width * 2 if pat.is_unsigned_integer(found) else found.bit_width)
 
 
 def _row_groups(metadata: pq.FileMetaData, first_row: int, rows: int) -> tuple[int, list[int]]:
-    """Return the number of rows before the row groups that overlap a range of rows, and these groups."""
+    """Find the row groups that overlap a range of rows; return the number of rows before, and the groups."""
     groups: list[int] = []
     before = seen = 0
     for group in range(metadata.num_row_groups):

@@ -1,4 +1,4 @@
-"""Facts of Parquet files, from the footer if it has statistics of the event times.
+"""Number of rows and event-time range of Parquet files, from the footer if it has statistics of event times.
 
 Statistics are read through DuckDB because pyarrow's accessors crash the process on a damaged footer (version
 26; the C++ exception has no handler). A damaged file must not stop the service.
@@ -46,7 +46,7 @@ def inspect_parquet(
     bad: list[BadRow] | None = None,
     latest_us: int | None = None,
 ) -> FileFacts:
-    """Return the facts of a Parquet file, from its footer if the event time has statistics.
+    """Return the row count and event-time range of a Parquet file, from its footer if it has the statistics.
 
     Args:
         connection: DuckDB connection that reads the statistics.
@@ -104,7 +104,7 @@ def _refuse_other_unit(stream: Stream, unit: TimeUnit, file: pq.ParquetFile, nam
 def _time_range(
     connection: duckdb.DuckDBPyConnection, path: str, name: str
 ) -> tuple[int | None, int | None] | None:
-    """Return the oldest and newest event time by row-group statistics, µs; None if the footer lacks them."""
+    """Return the oldest and newest event time from row-group statistics, µs, or None if some are missing."""
     try:
         groups = connection.execute(_STATISTICS, [glob.escape(path), name]).fetchall()
     except duckdb.Error:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from service.errors import UnusableFile
 
-#: Most bytes of a row in any text format; a longer text is most likely not a row.
+#: Maximum size of a row in any text format, bytes; a longer text is most likely not a row.
 MAX_ROW_BYTES: Final = 16 << 20
 
 #: Bytes that are decoded at once.
@@ -71,7 +71,7 @@ def text_blocks(path: str, encoding: str) -> Iterator[str]:
         line = lines + error.object[: error.start].count(b"\n")
         raise UnusableFile(
             f"it is not {encoding.upper()} text: line {line} holds the byte "
-            f"0x{error.object[error.start]:02x}; if it is of another encoding, declare that: "
+            f"0x{error.object[error.start]:02x}; if the file has another encoding, declare it, such as "
             f"{_guess(error.object)}"
         ) from error
     except (pa.ArrowException, OSError, EOFError, UnicodeError) as error:
@@ -84,7 +84,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _other_kind(data: bytes) -> str | None:
-    """Return the kind of a file by its first bytes, with advice; None for text."""
+    """Return the kind of a file by its first bytes, with advice, or None for a text file."""
     return next((what for start, what in _NOT_TEXT.items() if data.startswith(start)), None)
 
 

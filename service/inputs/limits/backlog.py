@@ -41,7 +41,7 @@ class RunningBacklogs:
     """Backlogs of all streams of one event log. The caller must hold the lock of the event log.
 
     Attributes:
-        begin: Looks up the oldest remaining event of a stream, None if it has none.
+        begin: Looks up the offset of a stream's oldest remaining event, or None if it has no event.
         size: Looks up the bytes of a stream's requests that begin between two offsets.
     """
 
@@ -50,7 +50,7 @@ class RunningBacklogs:
     _known: dict[int, _Known] = field(default_factory=dict, init=False)
 
     def at(self, stream_id: int, position: int, head: int) -> Backlog:
-        """Return the backlog after a position, or after the last call's position if it is later."""
+        """Return the backlog after a position, or after the position of an earlier call if that is later."""
         before = self._known.get(stream_id)
         if before is None or self._begin(stream_id, head) > before.position:
             size = self._bytes(stream_id, position, head)

@@ -32,7 +32,8 @@ class DiskSpace:
 
     Args:
         directory: Any directory of the file system.
-        least_mb: Space to keep free, MB; None: a gigabyte, or 5% of a file system below 20 GB; 0: no limit.
+        least_mb: Space to keep free, MB; 0 for no limit. None for a gigabyte, or for 5% of a file system
+            below 20 GB.
         clock_s: Monotonic clock.
     """
 

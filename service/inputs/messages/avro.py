@@ -49,7 +49,7 @@ class UnfitAvroError(ValueError):
 
 
 def avro_decoder(stream: Stream, source: KafkaSource, names: Sequence[str]) -> Callable[[bytes], object]:
-    """Return a function that decodes a message's value; a record gives the named fields in JSON form.
+    """Return a function that decodes a message's value; for a record, it returns the ``names`` in JSON form.
 
     The function raises `UnfitAvroError` for bytes that are not a valid value, and `KafkaDown` if the registry
     cannot be reached.
@@ -140,7 +140,7 @@ def _parse(client: SchemaRegistryClient, schema: Schema, named: dict[str, Any]) 
 
 
 def _asked(stream: Stream, source: KafkaSource, ask: Callable[[SchemaRegistryClient], Any]) -> Any:
-    """Return an answer of the registry, None if it does not have the requested item."""
+    """Return an answer of the registry, or None if the registry does not have the requested item."""
     registry = _registry(source)
     client = _client(registry)
     from confluent_kafka.schema_registry import SchemaRegistryError

@@ -1,4 +1,4 @@
-"""Converts messages of a topic to events, from a JSON or Avro value, the key and headers.
+"""Converts messages of a topic to events, from their JSON or Avro value, their key and their headers.
 
 A message without a value is a tombstone: its key was deleted. A tombstone is not an event and is skipped. A
 message that does not fit the stream is reported with the reason, even if the unfit column is not requested.
@@ -107,7 +107,7 @@ def messages_to_table(
 
 
 def message_times(stream: Stream, source: KafkaSource, messages: Sequence[Message]) -> list[int | None]:
-    """Return the event time of each message, µs UTC; None if it is missing, not valid or too far ahead.
+    """Return the event time of each message, µs UTC, or None if it is missing, not valid or too far ahead.
 
     Only the event time is decoded, so a message whose other columns do not fit has a time as well.
 
@@ -168,7 +168,7 @@ def _json_field_decoder(name: str) -> Callable[[bytes], Any]:  # Any: a class ma
 
 
 def _from_elsewhere(source: KafkaSource) -> dict[str, str | None]:
-    """Return the header that fills each column filled from outside the value; None for the key's column."""
+    """Return each column that a header or the key fills, with the name of the header, or None for the key."""
     columns: dict[str, str | None] = dict(source.headers)
     return columns if source.key is None else columns | {source.key: None}
 
@@ -182,7 +182,7 @@ def _column(
     objects: Mapping[int, Mapping[str, object]],
     indexes: Sequence[int],
 ) -> tuple[pa.Array, dict[int, str]]:
-    """Return a column of the given messages, with NULL for unfit values, and the reasons by index."""
+    """Return a column of the given messages, with NULL for unfit values, and reasons by message index."""
     unfit: dict[int, str] = {}
     elsewhere = _from_elsewhere(source)
     place = f'column "{name}"'
@@ -227,7 +227,7 @@ def _column(
 
 
 def _text(message: Message, header: str | None) -> str | None:
-    """Return the text of the last header of that name, or of the key; None if the message has none."""
+    """Return the text of the last header of a name, or of the key for None; None if there is no such text."""
     if header is None:
         found = message.key()
     else:

@@ -1,4 +1,4 @@
-"""Reads the rows of one partition, in a worker. The same partition gives the same rows, or an error."""
+"""Reads the rows of one partition, in a worker. A partition always gives the same rows, or an error."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def read_partition(
         stream: The partition's stream.
         partition: From ``Inputs.partitions``.
         columns: Columns to return, None for all; the event time is always included.
-        punctuations: Return posted punctuations too, with ``PUNCTUATION_COLUMN``.
+        punctuations: Whether to return posted punctuations as well, marked in ``PUNCTUATION_COLUMN``.
 
     Returns:
         The columns in declared order and canonical Arrow types, then ``_pos`` (int64, ascending).
 
     Raises:
         InputChanged: A file was changed after it was listed.
-        CorruptInput: A file's body cannot be read; the error names the position to set aside.
+        CorruptInput: A file's body cannot be read; the error names the position of the file to set aside.
         EventLogDown: The event log cannot be read.
         MessagesLost: A topic no longer has the messages.
         MessageRejected: A message is not an event, and the stream refuses such messages.
@@ -108,7 +108,7 @@ def _latest_us(stream: Stream, file: FileRows) -> int | None:
     """Return the event time after which rows are skipped: the newest event time that the listing kept.
 
     Rows too far ahead of the clock are found only once, when the file is listed. They are all later than the
-    rows that the listing kept.
+    rows that the listing kept, so the newest kept event time separates kept rows from skipped rows.
     """
     if stream.max_ahead_us is None:
         return None

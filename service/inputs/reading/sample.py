@@ -5,7 +5,7 @@
     topics      their newest messages, in either case
 
 The cost of a sample does not grow with the input: at most ``SAMPLE_ROWS`` rows are decoded, from at most
-``MAX_RUNS`` places. Files that cannot be read are left out: listing and reading report them, not sampling.
+``MAX_RUNS`` places. Files that cannot be read are left out, because listing and reading report them.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Number of rows that are enough to estimate a selectivity of 1 in 1,000 within 7 percent; they are decoded
-#: and counted in a tenth of a second.
+#: Maximum number of rows of a sample: enough to estimate a selectivity of 1 in 1,000 within 7 percent. These
+#: rows are decoded and counted in a tenth of a second.
 SAMPLE_ROWS: Final = 200_000
-#: Each run of rows costs the decoding of a row group. Even the least number of runs covers the beginning,
-#: middle and end of a stream.
+#: Smallest and largest number of runs of rows, if a sample does not take all rows. A row group must be
+#: decoded for each run. The smallest number still covers the beginning, middle and end of a stream.
 MIN_RUNS: Final = 8
 MAX_RUNS: Final = 256
 #: Number of files at each end of a listing from which the rate is computed; the files between them are not
 #: used.
 EDGE_FILES: Final = 256
-#: Most bytes of CSV or JSON lines that a sample parses, in 1 to 2 s; such files must be parsed from their
-#: start.
+#: Maximum number of bytes of CSV or JSON lines that a sample parses, which takes 1 to 2 s. These files must
+#: be parsed from their start.
 MAX_TEXT_BYTES: Final = 64 << 20
-#: Most messages of a sample: they arrive over the network, and each is parsed as a whole.
+#: Maximum number of messages of a sample. They arrive over the network, and each is parsed as a whole.
 MAX_MESSAGES: Final = 20_000
-#: Time that a sample waits for brokers; after it, the plan is made without the sample.
+#: Seconds that a sample waits for brokers; after this time, the plan is made without the sample.
 _BROKERS_WAIT_S: Final = 5.0
-#: Most chunks of a generator; if chunks have more than 200 rows, fewer chunks are enough.
+#: Maximum number of chunks of a generator in a sample; if chunks have more than 200 rows, fewer are enough.
 _MAX_CHUNKS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowSample:
-    """Rows of a stream.
+    """Sampled rows of a stream, with the rate of the stream and the extent of its files.
 
     Attributes:
         table: The requested columns and the event time, without rows that lack an event time.
         rate_per_s: Rows per second of event time, or None if the rows span no time.
-        file_s: Event time that a file covers, seconds; None if the source has no files.
+        file_s: Mean event time that a file covers, seconds, or None if it is unknown.
         files: Number of files; 0 if the source has no files.
     """
 
@@ -83,11 +83,11 @@ class SampleSource(Protocol):
     """Source of samples."""
 
     def amount(self, stream: Stream) -> int:
-        """Return a number that grows with the input of a stream; it is cheap to compute."""
+        """Return a number that grows with the input of a stream and is cheap to compute."""
         ...
 
     def sample(self, stream: Stream, columns: Sequence[str], limit: int = SAMPLE_ROWS) -> RowSample | None:
-        """Return about ``limit`` rows of a stream, None if it has none."""
+        """Return about ``limit`` rows of a stream, or None if it has no rows."""
         ...
 
 
@@ -97,8 +97,8 @@ class CatalogRows:
 
     Attributes:
         store: The catalog.
-        events: Event log of ``http`` streams, None if there are none.
-        clock_us: Wall clock that endless generators keep in step with, µs UTC.
+        events: Event log of ``http`` streams, or None if there are no such streams.
+        clock_us: Wall clock, µs UTC; endless generators have rows up to its time.
     """
 
     store: Store
@@ -133,11 +133,12 @@ class CatalogRows:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRows:
-    """Samples the streams of a workload whose files are not listed.
+    """Samples the streams of a workload without a catalog: unlisted files, generators and topics.
 
     Attributes:
-        tell: Called with warnings about files for the user of the command, perhaps repeatedly.
-        clock_us: Wall clock that endless generators keep in step with, µs UTC.
+        tell: Function that shows the user a warning about files; it may get the same warning repeatedly.
+            None drops warnings.
+        clock_us: Wall clock, µs UTC; endless generators have rows up to its time.
     """
 
     clock_us: Callable[[], int] = wall_clock_us
@@ -226,7 +227,7 @@ def _runs(files: Sequence[SourceFile], limit: int) -> Iterator[FileRows]:
 
 
 def _heads(files: Sequence[SourceFile], limit: int) -> Iterator[FileRows]:
-    """Yield the first rows of files, as many as may be parsed, the first and last files before the others."""
+    """Yield the first rows of files, from both ends inwards, up to ``MAX_TEXT_BYTES`` of whole files."""
     count = min(len(files), MAX_RUNS)
     chosen = [files[len(files) * number // count] for number in range(count)]
     total = sum(f.rows for f in chosen)

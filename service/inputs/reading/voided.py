@@ -40,9 +40,9 @@ class VoidedBatch:
     """A decision that a batch is processed without some of its input.
 
     Attributes:
-        batch: The batch.
-        stream_ids: Streams whose rows are left out; empty for all.
-        reason: Error of the batch.
+        batch: Number of the batch.
+        stream_ids: Ids of the streams whose rows are left out; empty for all streams.
+        reason: Error with which the batch failed.
         actor: Name of the client that decided.
         at_us: Time of the decision, µs UTC.
     """
@@ -59,27 +59,27 @@ class VoidedBatch:
 
 
 def void_batch(store: Store, voided: VoidedBatch) -> None:
-    """Record a decision."""
+    """Record the decision that a batch leaves out input."""
     with store.transaction():
         texts = [encode(found).decode() for found in (*voided_batches(store), voided)]
         store.settings.set(_SETTING, [*texts[-_KEPT:]])
 
 
 def voided_batches(store: Store) -> tuple[VoidedBatch, ...]:
-    """Return the decisions, oldest first."""
+    """Return the recorded decisions about batches that leave out input, oldest first."""
     known = store.settings.get(_SETTING)
     texts = known if isinstance(known, list) else []
     return tuple(decode(VoidedBatch, str(text).encode()) for text in texts)
 
 
 def is_voided(voided: Sequence[VoidedBatch], batch: int, stream_id: int) -> VoidedBatch | None:
-    """Return the decision to leave the rows of a stream out of a batch, if there is one."""
+    """Return the decision to leave the rows of a stream out of a batch, or None if there is no decision."""
     return next((found for found in voided if found.batch == batch and found.holds(stream_id)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class VoidedInput:
-    """Keeps the rows that voided batches leave out; called when such a batch is committed.
+    """Writes to dead letters the rows that a voided batch leaves out, when the batch is committed.
 
     Attributes:
         store: Catalog with the decisions.
@@ -92,12 +92,12 @@ class VoidedInput:
     events_url: str
 
     def __call__(self, batch: int, start: Mapping[str, int], end: Mapping[str, int]) -> tuple[Folder, ...]:
-        """Write what a batch leaves out of its input; a repeated batch writes the same files.
+        """Write the rows that a batch leaves out of its input; a repeated batch writes the same files.
 
         Args:
-            batch: The batch.
-            start: Offset at which its input begins.
-            end: Offset at which its input ends.
+            batch: Number of the batch.
+            start: Offset at which the batch's input begins.
+            end: Offset at which the batch's input ends.
 
         Returns:
             The folders that files were written to, so that the caller syncs them.
@@ -134,7 +134,7 @@ def write_dead_letters(
     """
     directory = directory_here(folder)
     directory.mkdir(parents=True, exist_ok=True)
-    if isinstance(stream.source, KafkaSource):  # a refused message must not keep the others out
+    if isinstance(stream.source, KafkaSource):  # a bad message must not prevent reading
         stream = replace(stream, source=replace(stream.source, on_bad="dead-letter"))
     name = f"batch-{voided.batch:09d}-{stream.name}"
     tables, unread = [], []

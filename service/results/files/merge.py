@@ -31,7 +31,7 @@ def merge_files(paths: Sequence[Path], target: Path) -> tuple[int, int, int]:
         target: File that does not exist.
 
     Returns:
-        Rows, length and CRC-32C of the new file.
+        Number of rows, length in bytes and CRC-32C of the new file.
 
     Raises:
         ArrowException: A file is not a result file, or a column has different types in two files.

@@ -38,14 +38,14 @@ def length_and_checksum(path: Path) -> tuple[int, int]:
 
 
 def check_files(directory: Folder, files: Sequence[ResultFile]) -> None:
-    """Refuse changed files; files without recorded checksums only if they are missing or empty.
+    """Refuse files that have changed; without a recorded checksum, refuse missing and empty files only.
 
     Args:
         directory: Folder that the paths are relative to.
         files: Files as a manifest names them.
 
     Raises:
-        CorruptResults: A file is missing, or it has other bytes.
+        CorruptResults: A file is missing, or its content has changed since it was written.
         StorageDown: The object store cannot be reached.
     """
     for file, path in zip(files, fetch(directory, [file.path for file in files]), strict=True):
@@ -58,7 +58,7 @@ def check_files(directory: Folder, files: Sequence[ResultFile]) -> None:
             if not status.st_size:
                 raise corrupt(path, "It is empty.")
             if file.bytes is not None and status.st_size != file.bytes:
-                raise corrupt(path, f"It has {status.st_size} bytes, its batch wrote {file.bytes}.")
+                raise corrupt(path, f"It has {status.st_size} bytes, but its batch wrote {file.bytes}.")
             if file.crc32c is not None and length_and_checksum(path)[1] != file.crc32c:
                 raise corrupt(path, "Its checksum is not the one that its batch wrote.")
         except OSError as error:

@@ -1,8 +1,9 @@
-"""Last step of ROUTE: writes joined pairs to Parquet files, invisible until a manifest names them.
+"""Writes joined pairs to Parquet files, which stay invisible to readers until a manifest names them.
 
 A bucket's task writes each pair once, with its route, for all queries. It passes on only the file's name, so
 that pairs do not travel through Spark to a separate writer. A file's name contains the engine's fencing epoch
-and a random part, so that a retried or surviving task never overwrites a file that a manifest names.
+and a random part. So a repeated task, or a task of a former engine, never overwrites a file that a manifest
+names.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class ResultWriter:
 
     Attributes:
         results_dir: Folder of result files.
-        late_dir: Folder of late rows; None: late rows are not kept.
+        late_dir: Folder of late rows, or None if late rows are not kept.
         epoch: Fencing epoch of the engine.
     """
 
@@ -44,7 +45,7 @@ class ResultWriter:
         return ResultFile(name, family, rows.num_rows, *self._write(self.results_dir, name, rows))
 
     def write_late(self, batch: int, stream_id: int, rows: pa.RecordBatch) -> ResultFile | None:
-        """Write late rows and return the file, named by the stream id; None if they are not kept."""
+        """Write late rows and return the file, named by the stream id, or None if late rows are not kept."""
         if self.late_dir is None:
             return None
         name = self._name(batch, str(stream_id))

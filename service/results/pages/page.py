@@ -67,7 +67,7 @@ class ResultPage:
         columns: Result columns as declared; ``table`` also has ``_event_time``.
         table: The rows.
         spans: Spans of the rows, in order; their ``rows`` add up to the number of rows in the table.
-        next_cursor: Cursor after the last row; None before the first result.
+        next_cursor: Cursor after the last row, or None if the query has no result yet.
         has_more: Whether further results exist already.
         dropped: Number of results dropped before the first kept result; 0 if the page follows a cursor.
         kept_since_us: Time since which results are kept, µs UTC; None if no results were dropped, or if the
@@ -96,7 +96,7 @@ class ResultExport:
     Attributes:
         schema: Schema of the tables.
         rows: Number of results.
-        next_cursor: Cursor after the last result; None if the query has had no result yet.
+        next_cursor: Cursor after the last result, or None if the query has no result yet.
         dropped: Number of results dropped before the first kept result; 0 if the export follows a cursor.
         tables: The results in order, read lazily.
     """

@@ -4,8 +4,8 @@
     ... 6.1 6.2 | 9.1 9.2 9.3 ...           a series whose last dropped result is the second one of batch 6
 
 A reader at 6.2 or later has lost nothing and continues. A reader before 6.2 has lost results that it did not
-read, and gets an error instead of the rest. A reader without a cursor begins with the first kept result, and
-gets the number of dropped results.
+read, and gets an error instead of later results. A reader without a cursor begins with the first kept result,
+and gets the number of dropped results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def has_lost(dropped: DroppedOfSeries | None, batch: int, returned: int) -> bool
     False
 
     Args:
-        dropped: Dropped results of the series; None if there are none.
+        dropped: Dropped results of the series, or None if no result was dropped.
         batch: Batch of the cursor.
         returned: Number of that batch's results before the cursor.
     """

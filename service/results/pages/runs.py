@@ -59,7 +59,8 @@ KEPT_S = 60.0
 _RUN_BYTES, _COLUMN_BYTES, _BATCH_BYTES = 2048, 1024, 160
 #: Maximum number of rows in a run, unless a single batch has more.
 _ROWS_PER_RUN = 1 << 20
-#: For a reader that continues, each run is _AHEAD_TIMES as long as the run before, up to _ROWS_AHEAD rows.
+#: For a reader that reads page after page, each run is _AHEAD_TIMES as long as the run before, up to
+#: _ROWS_AHEAD rows.
 _AHEAD_TIMES = 4
 _ROWS_AHEAD = 1 << 18
 #: Rows read from DuckDB at a time.
@@ -93,10 +94,13 @@ class Run:
 
 
 class Runs:
-    """Cache of sorted runs; drops runs unused for long, and the least recently used above its limits.
+    """Cache of sorted runs.
+
+    Above its limits, the cache drops the least recently used runs. It also drops a run in memory after a
+    minute without use.
 
     Args:
-        directory: Directory for files of runs; None: the system's directory of temporary files.
+        directory: Directory for files of runs, or None for the system's directory of temporary files.
         file_from_bytes: Size, in bytes, above which a run is stored in a file.
         memory_bytes: Maximum total bytes of runs in memory.
         disk_bytes: Maximum total bytes of runs in files.
@@ -124,7 +128,7 @@ class Runs:
         self._lock = threading.Lock()
 
     def find(self, query_id: int, batch: int) -> Run | None:
-        """Return the cached run that contains a query's results of a batch; None if there is none."""
+        """Return the cached run that contains a query's results of a batch, or None if no run does."""
         with self._lock:
             run = self._of_batch.get((query_id, batch))
             if run is not None:
@@ -268,7 +272,7 @@ class RunMaker:
         Args:
             query: The query.
             spans: Spans; all but the last reach to the end of their batch.
-            reached: Batch up to which the reader has read.
+            reached: Last batch that the reader has read, or None at the first page.
         """
         waiting = list(spans)
         while waiting:
@@ -340,7 +344,7 @@ class RunMaker:
 
 
 def _up_to(parts: pa.RecordBatchReader, most_bytes: int) -> pa.Table | None:
-    """Return all rows of a reader; None if they exceed ``most_bytes``."""
+    """Return all rows of a reader, or None if they exceed ``most_bytes``."""
     found: list[pa.RecordBatch] = []
     size = 0
     for part in parts:

@@ -1,6 +1,6 @@
 """Spans: the results on a page of a series, found from the catalog alone.
 
-The catalog knows how many results each batch gave each query, so no file is read.
+The catalog has the number of results per batch and query, so no file is read.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def _check_target(sink: WebhookSink, targets: WebhookTargets) -> None:
     if not targets.allows(host, address):
         raise InvalidSink(
             f'"{host}" is an address of this machine or of a private network',
-            hint="Post to a public address, or have the operator name it in SLUICE_WEBHOOK_HOSTS.",
+            hint="Post to a public address, or have the operator allow this one in SLUICE_WEBHOOK_HOSTS.",
             path=("url",),
         )
 
@@ -84,7 +84,7 @@ def _check_secret(sink: WebhookSink) -> None:
         length = 0
     if not 24 <= length <= 64:
         raise InvalidSink(
-            "the secret is not whsec_ and 24 to 64 bytes in base64",
+            "the secret does not consist of whsec_ and 24 to 64 bytes in base64",
             hint='Make one with: echo "whsec_$(openssl rand -base64 32)"',
             path=("secret",),
         )
@@ -112,7 +112,7 @@ def _check_path(sink: FilesSink) -> None:
 def _check_delay(sink: FilesSink) -> None:
     if sink.max_delay_us and sink.batches_per_file == 1:
         raise InvalidSink(
-            "a file of one batch cannot wait for more",
+            "a file of one batch cannot wait for more batches",
             hint='Give "batches_per_file", too, or leave "max_delay" out.',
             path=("max_delay",),
         )
@@ -140,8 +140,8 @@ def _check_url(sink: WebhookSink) -> None:
         )
     if parts.username is not None or parts.password is not None:
         raise InvalidSink(
-            "the URL has a user or password in it",
-            detail="Everybody who may read queries could read it.",
-            hint="Leave it out, and let a proxy add it.",
+            "the URL contains a user or password",
+            detail="Everybody who may read queries could read the URL.",
+            hint="Leave user and password out, and let a proxy add them.",
             path=("url",),
         )

@@ -1,4 +1,4 @@
-"""Changes of sinks: whether a request changes a sink, and whether two sinks share a directory."""
+"""Changes of sinks: find out whether a request changes a sink and whether two sinks share a directory."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class SinkMove:
 
     Attributes:
         name: Name of the query.
-        series: Series of the query; None for a new query.
-        sink: Change of the query's sink: a new sink, or its removal; None leaves the sink as it is.
+        series: Series of the query, or None for a new query.
+        sink: Change of the query's sink: a new sink, or its removal. None leaves the sink as it is.
         leaves: Whether the query is removed.
     """
 
@@ -35,14 +35,14 @@ class SinkMove:
 def sink_to_set(
     store: Store, series: int | None, wanted: SetSink | None, targets: WebhookTargets
 ) -> SetSink | None:
-    """Return the requested change of a query's sink; None if the request changes nothing.
+    """Return the requested change of a query's sink, or None if the request changes nothing.
 
     Args:
         store: The catalog.
-        series: Series of the query; None for a new query.
-        wanted: The requested sink, or its removal; None leaves the sink unchanged. A webhook with an
-            unchanged URL keeps its secret if the request has none, since clients cannot read the present
-            secret.
+        series: Series of the query, or None for a new query.
+        wanted: The requested sink, or its removal. None leaves the sink unchanged. If the request has no
+            secret and the webhook's URL is unchanged, the webhook keeps its secret, because clients cannot
+            read that secret.
         targets: Allowed targets of webhooks.
 
     Raises:
@@ -81,7 +81,7 @@ def shared_places(store: Store, moves: Sequence[SinkMove]) -> Iterator[tuple[int
                 SinkInUse(
                     f'path "{sink.path}" is in use',
                     detail=f'Query "{owner}" writes its files there.',
-                    hint="Choose another path; case does not count.",
+                    hint="Choose another path; paths that differ only by case are the same.",
                     path=("sink", "path"),
                 ),
             )
@@ -93,8 +93,8 @@ def set_sinks(store: Store, moves: Iterable[tuple[SinkMove, int]], version: int 
     Args:
         store: The catalog.
         moves: The changes, each with its series.
-        version: Plan version that contains the changes; the sinks begin with its first batch. None: with the
-            next batch.
+        version: Plan version that contains the changes; the sinks begin with its first batch. None if they
+            begin with the next batch.
         actor: Author of the changes, written to the log because the history has only plan versions.
     """
     for move, series in moves:

@@ -197,7 +197,7 @@ def test_a_plan_says_once_which_files_it_could_not_use(
     )
     assert absent == (
         f'warning: stream "B" has no files: "{tmp_path}/b" holds none, but 1 directory; '
-        f'write path: "{tmp_path}/b/**/*" to read what is in it'
+        f'write path: "{tmp_path}/b/**/*" to read the files in it'
     )
 
 

@@ -107,7 +107,7 @@ def test_the_job_goes_on_behind_messages_that_are_gone(kafka: Brokers, tmp_path:
         found.start()
         begin(found)
         assert found.offsets[-1][f"{stream.id}/0"] == 7, "what is gone is a batch of its own"
-        with pytest.raises(MessagesLost, match='messages 4 to 6 of partition 0 of topic "gone" are gone'):
+        with pytest.raises(MessagesLost, match='messages 4 to 6 of partition 0 of topic "gone" were deleted'):
             read(found)
         void_batch(found.store, VoidedBatch(1, (stream.id,), "gone", "ops", 7))
         assert read(found) == {}

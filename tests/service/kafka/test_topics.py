@@ -202,7 +202,7 @@ def test_messages_that_retention_took_are_told_and_make_a_batch_of_their_own(kaf
     with pytest.raises(MessagesLost) as gone:
         rows_of(found, [lane], {"1/0": 2}, lost)
     assert gone.value.primary == (
-        'messages 2 to 5 of partition 0 of topic "lost" are gone before stream "S" had read them'
+        'messages 2 to 5 of partition 0 of topic "lost" were deleted before stream "S" had read them'
     )
     assert admit([lane], lost, found, max_rows=10).positions == {"1/0": 10}
 

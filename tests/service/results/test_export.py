@@ -109,7 +109,7 @@ def test_files_that_lack_rows_fail_and_leave_the_former_export(
     )
     with pytest.raises(CorruptResults) as caught:
         export_query(store, results, q1.name, [q1], tmp_path / "out")
-    assert caught.value.detail == "Batches 0 to 1 hold 2 of 3 rows."
+    assert caught.value.detail == "The files of batches 0 to 1 have 2 of 3 rows."
     assert read_parts(tmp_path / "out" / "q1")["k"].to_pylist() == [1]
 
 

@@ -232,7 +232,7 @@ def test_files_that_hold_less_than_the_manifest_says_fail_loudly(world: World, t
     pq.write_table(pq.read_table(file).slice(0, 1), file)
     with pytest.raises(CorruptResults) as caught:
         world.reader.page(world.q1.id, None, 10)
-    assert caught.value.detail == "Batches 0 to 0 hold 1 of 2 rows."
+    assert caught.value.detail == "The files of batches 0 to 0 have 1 of 2 rows."
 
 
 @pytest.mark.parametrize("data", [b"", b"not Parquet", None])

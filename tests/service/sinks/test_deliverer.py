@@ -135,7 +135,7 @@ def test_a_former_sink_that_never_answers_is_given_up_after_a_day(
         turns.run_once()
     assert world.store.sinks.pending() == ()
     assert world.store.sinks.oldest_needed_batch() is None
-    assert "results given up that a former sink did not take: the receiver answered 503" in caplog.text
+    assert "results are lost that a removed sink did not accept: the receiver answered 503" in caplog.text
     assert sorted(world.files(FILES)) == [2]
 
 

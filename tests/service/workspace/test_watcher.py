@@ -141,5 +141,5 @@ def test_a_directory_of_directories_is_logged_once(
     empty, nested = caplog.messages
     assert empty == f'stream "A" has no files: "{tmp_path}/in" holds none'
     assert nested.endswith(
-        f'holds none, but 1 directory; write path: "{tmp_path}/in/**/*" to read what is in it'
+        f'holds none, but 1 directory; write path: "{tmp_path}/in/**/*" to read the files in it'
     )

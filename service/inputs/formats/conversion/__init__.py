@@ -1,4 +1,4 @@
-"""Conversion: values of files and messages become the declared types, or an error that can advise.
+"""Conversion: converts values of files and messages to the stream's types, or names an option that helps.
 
 Doors: options, times, values.
 """

@@ -19,7 +19,7 @@ import pyarrow as pa
 from service.inputs.formats.conversion.times import unit_of
 from service.inputs.formats.conversion.values import TextForm, UnfitValueError, from_text
 
-#: Most bad rows of a file for which a helpful option is searched; each search takes 1 to 3 ms.
+#: Maximum number of bad rows per file for which a helpful option is searched; each search takes 1 to 3 ms.
 MOST_NAMED: Final = 100
 #: Pairs of decimal point and thousands separator.
 _NUMBERS: Final = (
@@ -37,7 +37,7 @@ _ABSENT: Final = frozenset(
 
 
 def option_that_reads(value: object, column_type: str, form: TextForm) -> str:
-    """Return the source options that would read a value, as the end of a sentence; empty for none.
+    """Return the source options that would read a value, as the end of a sentence, or "" if there are none.
 
     If a time does not exist in its time zone, because clocks are set forward past it, the text says that
     instead.
@@ -68,7 +68,7 @@ def option_that_reads(value: object, column_type: str, form: TextForm) -> str:
 
 
 def null_values_that_read(value: object, null_values: Sequence[str]) -> str:
-    """Return the option that reads a value such as n/a as NULL, as the end of a sentence; else empty.
+    """Return the option that reads a value such as n/a as NULL, as the end of a sentence, or "" for others.
 
     >>> null_values_that_read("n/a", ("",))
     '; it can be read as NULL with null_values: ["", "n/a"]'
@@ -81,7 +81,7 @@ def null_values_that_read(value: object, null_values: Sequence[str]) -> str:
 
 
 def _numbers(value: str, column_type: str, form: TextForm) -> str:
-    """Return the options that read a number; several if they give different values."""
+    """Return the options with which a text is a number; list alternatives that give different numbers."""
     found: dict[object, str] = {}
     for point, separator in _NUMBERS:
         read = _read(value, column_type, replace(form, decimal_point=point, thousands=separator))
@@ -102,7 +102,7 @@ def _is_left_out(value: str, form: TextForm) -> bool:
 
 
 def _date_formats(text: str, form: TextForm) -> str:
-    """Return the option of a date; with two formats if day and month cannot be distinguished."""
+    """Return the option that reads a date, with two formats if day and month cannot be distinguished."""
     found = _DATE.fullmatch(text)
     formats = [] if found is None else [date.format(found[2]) for date in _DATES]
     return _option(
@@ -112,7 +112,7 @@ def _date_formats(text: str, form: TextForm) -> str:
 
 
 def _formats(text: str, form: TextForm) -> str:
-    """Return the option of a time; with two formats if day and month cannot be distinguished."""
+    """Return the option that reads a time, with two formats if day and month cannot be distinguished."""
     return _option("timestamp_format", _formats_of_time(text, form))
 
 
@@ -136,7 +136,7 @@ def _formats_of_time(text: str, form: TextForm) -> Iterator[str]:
 
 
 def _read(text: str, column_type: str, form: TextForm) -> object:
-    """Return the value of a text; None if it cannot be read."""
+    """Return the value of a text, or None if it cannot be read."""
     try:
         return from_text(pa.array([text]), column_type, form)[0].as_py()
     except UnfitValueError:

@@ -1,4 +1,4 @@
-"""Times as text and as numbers: ISO 8601 or a declared format, with an offset or in a declared zone.
+"""Converts text and numbers to times: ISO 8601 or a declared format, with an offset or in a declared zone.
 
 The fast path converts a whole column in Arrow. Columns that Arrow refuses, such as a mixture of times with
 and without an offset, are converted value by value. The rules are those of DuckDB, but a time that does not
@@ -27,7 +27,7 @@ DAY_US: Final = 86_400_000_000
 TIMES: Final = (pa.timestamp("us"), pa.timestamp("us", "UTC"))
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: Number of each unit per second.
+#: Number of units in a second, by unit.
 PER_SECOND: Final[dict[TimeUnit, int]] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 UNIT_NAMES: Final[dict[TimeUnit, str]] = {
     "s": "seconds",
@@ -37,12 +37,12 @@ UNIT_NAMES: Final[dict[TimeUnit, str]] = {
 }
 #: Range of event times in real files, seconds since 1970: from 1990 to 2200.
 _PLAUSIBLE_S: Final = (631_152_000, 7_258_118_400)
-#: Most digits before the point of a number that may be a time.
+#: Maximum number of digits before the decimal point of a number that may be a time.
 _MAX_DIGITS: Final = 24
 _NUMBERS: Final = (int, float, Decimal)
 
-#: Arrow knows only the clock changes listed in the time zone data, which end in 2037, and not the rule for
-#: later years.
+#: Arrow does not convert local times from this year on. It knows only the clock changes that the time zone
+#: data lists, which end in 2037, and not the rule for later years.
 _ARROW_ZONES_END: Final = datetime(2037, 1, 1)
 
 _ISO: Final = re.compile(
@@ -91,8 +91,8 @@ def times_from_text(
         time_format: Format in the directives of ``strftime``; None for ISO 8601.
         zone: Zone of times without an offset; None for UTC.
         unit: Unit of numbers since 1970 UTC; None if numbers are not times.
-        is_strict: Whether, without a format, only strict ISO 8601 is read, and not variants such as 2013/1/31
-            24:00.
+        is_strict: Whether variants of ISO 8601 such as 2013/1/31 24:00 are refused; has no effect with a
+            format.
 
     Raises:
         ValueError: A text is not a time, or its time does not exist in its zone.
@@ -100,7 +100,7 @@ def times_from_text(
     if unit is not None and pc.all(pc.match_substring_regex(values, _NUMBER)).as_py() is not False:
         return _times_from_digits(pc.utf8_trim_whitespace(values), unit)
     if time_format is None:
-        for parsed in TIMES:  # all without a zone, or all with one, as in real columns
+        for parsed in TIMES:  # in a real column, either all times have a zone or none has
             try:
                 found = values.cast(parsed)
             except pa.ArrowInvalid:
@@ -121,7 +121,7 @@ def times_from_text(
 
 
 def times_from_numbers(values: pa.Array, unit: TimeUnit) -> pa.Array:
-    """Return timestamps from integers since 1970 UTC, rounded down to µs.
+    """Return timestamps from integers that count a unit of time since 1970 UTC, rounded down to µs.
 
     Args:
         values: int64[n].
@@ -156,7 +156,7 @@ _YEAR_US = 31_556_952 * 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class OtherUnit:
-    """Numbers read as times in one unit that are most likely in another unit.
+    """Numbers that are read as times in one unit, but are most likely in another unit.
 
     Attributes:
         unit: Their most likely unit.
@@ -171,13 +171,13 @@ class OtherUnit:
     def __str__(self) -> str:
         year = year_of(int(self.number) * 10**6 // PER_SECOND[self.taken_for])
         return (
-            f"{self.number} {UNIT_NAMES[self.taken_for]} since 1970 is in the year {year}, and is most "
-            f"likely meant in {UNIT_NAMES[self.unit]}"
+            f"{self.number} {UNIT_NAMES[self.taken_for]} since 1970 is in the year {year}; the number most "
+            f"likely counts {UNIT_NAMES[self.unit]}"
         )
 
 
 def other_unit(times: Iterable[object], unit: TimeUnit | None) -> OtherUnit | None:
-    """Return the most likely unit of times, if they are read in another unit.
+    """Return the most likely unit of times if they are read in another unit, or None otherwise.
 
     Numbers for times from 1990 to 2200 have a different number of digits in each unit. Another unit is most
     likely if at least half of the numbers, read in that unit, are times from 1990 to 2200. 0 is ignored,
@@ -223,7 +223,7 @@ def numbers_in(texts: pa.ChunkedArray) -> list[int | float]:
 
 
 def unit_of(value: object, unit: TimeUnit | None) -> TimeUnit | None:
-    """Return the unit in which a number is a plausible time, if it is not the given unit.
+    """Return the unit, other than the given one, in which a number is a plausible time, or None.
 
     >>> unit_of(1714550400000, "s"), unit_of("17", "s")
     ('ms', None)

@@ -1,6 +1,6 @@
 """Converts text and JSON to the declared types, a column at a time.
 
-The fast path converts a whole column in Arrow; only if that fails, the first unfit value is searched. Values
+The fast path converts a whole column in Arrow. Only if this fails, the first unfit value is searched. Values
 are read as in DuckDB, but exactly or not at all: no number is rounded to fit its column, ``0x10`` is not a
 number and ``1e400`` is not infinite.
 """
@@ -59,7 +59,7 @@ _JSON_KINDS_OF_FILES: Final = _JSON_KINDS | {
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 #: An integer, possibly with a plus sign or a fraction of zero.
 _WHOLE: Final = r"^\+?(-?[0-9]+)(?:\.0*)?$"
-#: Wide enough for all integers of 64 bits, whatever their exponent.
+#: Type to which integers with an exponent are converted first: it can hold all integers of 64 bits.
 _WITH_EXPONENT: Final = pa.decimal128(38, 18)
 #: Limit for the exponent of integers and decimals, since the digits of a number take space in proportion to
 #: its exponent.
@@ -82,7 +82,7 @@ _EXPECTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """Spelling of numbers and times in text: attributes of a ``Dialect``, and the unit of a stream.
+    """Spelling of numbers and times in text, from the ``Dialect`` of a source and its stream's time unit.
 
     Attributes:
         is_of_file: Whether JSON may have numbers and booleans in quotes, 1.0 for an integer, and dates such
@@ -100,7 +100,7 @@ class TextForm:
 
     @classmethod
     def of(cls, stream: Stream) -> Self:
-        """Return the form of a stream's text."""
+        """Return the spelling of numbers and times that a stream declares."""
         if not isinstance(stream.source, FilesSource):
             return cls(time_unit=stream.time_unit)
         dialect = stream.source.dialect
@@ -144,7 +144,7 @@ def expected(column_type: str, form: TextForm = PLAIN) -> str:
 
 
 def expected_text(column_type: str, form: TextForm = PLAIN) -> str:
-    """Return the form of a type's values in a text file, and the setting that allows another form."""
+    """Describe the values of a type in a text file, and name the option that allows another spelling."""
     if column_type == "timestamp" and form.time_unit is not None:
         return expected(column_type, form)
     if column_type == "timestamp":
@@ -172,7 +172,7 @@ def _expected_time(form: TextForm) -> str:
 
 
 def exact_number(text: str) -> Decimal | float:
-    """Return a number of JSON with all its digits; infinity if its exponent is too large for a decimal."""
+    """Return a number of JSON with all its digits, or infinity if its exponent is too large for a decimal."""
     try:
         return Decimal(text)
     except InvalidOperation:  # its exponent has 19 digits
@@ -206,7 +206,7 @@ def from_text(values: pa.Array, column_type: str, form: TextForm = PLAIN) -> pa.
     """Return a column from its text.
 
     Args:
-        values: string[n], NULL for NULL.
+        values: string[n]; a NULL stays NULL.
         column_type: Canonical type.
         form: Spelling of numbers and times.
 
@@ -234,7 +234,7 @@ def from_json(values: Sequence[object], column_type: str, form: TextForm = PLAIN
 
 
 def _first_unfit(count: int, convert: Callable[[int], object]) -> int:
-    """Bisect for the longest prefix that converts: the value after it is the first unfit one."""
+    """Return the index of the first unfit value, by bisecting for the longest prefix that converts."""
     good, bad = 0, count
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -374,7 +374,7 @@ def _text_of(value: object) -> str | None:
 
 
 def _integer(value: object) -> int | None:
-    """Return a whole number, whatever its spelling."""
+    """Return the integer that a JSON number such as 7, 7.0 or 7e0 equals, or None if it is not a number."""
     if not isinstance(value, float | Decimal | int):
         return None
     if isinstance(value, Decimal) and not -_MAX_EXPONENT < value.adjusted() < _MAX_EXPONENT:

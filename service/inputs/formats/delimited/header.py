@@ -1,4 +1,4 @@
-"""Headers of CSV files: maps fields to columns; if columns are missing, finds the option that helps."""
+"""Maps the fields of a CSV header to columns; finds the source option that helps if columns are missing."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def named_fields(stream: Stream, header: Sequence[str], text: str, dialect: Dial
 
 
 def _option_that_reads(stream: Stream, text: str, dialect: Dialect) -> str | None:
-    """Return the source options, as text, with which all columns are found; None if there are none."""
+    """Return the source options, as text, with which all columns are found, or None if there are none."""
     lines = _LINE_END.split(text, maxsplit=_LOOKED_AT)[:_LOOKED_AT]
     for skipped, line in enumerate(lines):
         for delimiter in (dialect.delimiter, *_DELIMITERS):

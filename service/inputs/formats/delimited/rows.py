@@ -35,7 +35,7 @@ from service.inputs.formats.delimited.scan import (
 from service.inputs.formats.findings.bad_rows import BadRow
 from service.inputs.formats.text_input import MAX_ROW_BYTES, text_blocks
 
-#: Most fields that one scan finds; each takes 17 bytes of memory.
+#: Maximum number of fields that one scan finds; each takes 17 bytes of memory.
 _MAX_FIELDS: Final = 1 << 20
 #: Characters of a row that an error repeats.
 _SHOWN: Final = 80
@@ -54,7 +54,7 @@ class FoundRows:
         row_starts: Start of each row; this and the following arrays are filled by `scan_rows`.
         begins: Start of each field.
         ends: End of each field.
-        flags: Quoting of each field.
+        flags: ``QUOTED``, ``ESCAPED`` and ``SPACED`` of each field.
         quote: Quote character, -1 for none.
         escape: Escape character inside of quotes.
     """
@@ -134,7 +134,9 @@ class CsvRows:
         self.head = self._data[self._at : self._at + _HEAD_BYTES].decode("utf-8", "replace")
 
     def header(self) -> str:
-        """Take the first row and return its text, "" if there is none; rows are numbered after it.
+        """Take the first row as the header, and return its text, or "" if the file has no row.
+
+        Row 1 is the row after the header.
 
         Raises:
             UnusableFile: The row is malformed.
@@ -145,12 +147,12 @@ class CsvRows:
         return text
 
     def batches(self, slots: Places, bad: list[BadRow] | None = None) -> Iterator[FoundRows]:
-        """Yield the rows.
+        """Yield the remaining rows of the file, in batches.
 
         Args:
             slots: Wanted fields, as in `scan_rows`.
             bad: List to which malformed rows are appended, instead of being yielded. A malformed row whose
-                end cannot be found is always an error.
+                end cannot be found is always an error. If None, every malformed row is an error.
 
         Raises:
             UnusableFile: A row is malformed; the error names the first such row.
@@ -187,7 +189,7 @@ class CsvRows:
         return self._data[start:end].decode("utf-8", "replace").rstrip("\r\n")
 
     def _scan(self, slots: Places, *, width: int, most: int) -> FoundRows:
-        """Find the next rows: at least one row, unless the file has no more."""
+        """Find the next rows: at least one row, or none if the file has ended."""
         wanted = int(slots.max(initial=-1)) + 1
         if self._found is not None:
             self._rows += self._found.rows
@@ -267,7 +269,7 @@ class CsvRows:
     def _reason(self, at: int, fault: int, fact: int, width: int) -> str:
         if fault == OPEN_QUOTE:
             text = self._shown(fact)
-            return f"the quote before {text} is never closed; write it twice, in quotes, if it is text"
+            return f"the quote before {text} is never closed; if it is text, write it twice in a quoted field"
         if fault == TEXT_AFTER_QUOTE:
             return f"text follows a closing quote: {self._shown(at)}"
         return f"has {fact} fields, not {width}: {self._shown(at)}"

@@ -6,7 +6,7 @@ r"""Compiled search for the beginnings and ends of CSV fields in a block of byte
 A field is quoted if its first character other than spaces is the quote. Inside of quotes everything is text
 except the escape, which makes the next character literal. Only spaces may follow the closing quote; they are
 flagged, since not every type allows them. A line end is a line feed, a carriage return or both. Empty lines
-are skipped, unless rows have one field. The rules are those of DuckDB's strict mode
+are skipped, except if rows have one field. The rules are those of DuckDB's strict mode
 (``tests/service/inputs/formats/test_files_against_duckdb.py``).
 """
 
@@ -44,7 +44,7 @@ _INT64S_READ = types.Array(types.int64, 1, "C", readonly=True)
 _INT32S = types.Array(types.int32, 1, "C")
 _TABLE = types.Array(types.int64, 2, "C")
 _FLAGS = types.Array(types.uint8, 2, "C")
-_FOUR = types.UniTuple(types.int64, 4)  # type: ignore[no-untyped-call]  # numba says no types
+_FOUR = types.UniTuple(types.int64, 4)  # type: ignore[no-untyped-call]  # numba has no type hints
 
 
 @numba.njit(
@@ -86,8 +86,8 @@ def scan_rows(
         flags: uint8[rows, wanted], filled with ``QUOTED``, ``ESCAPED`` and ``SPACED``.
 
     Returns:
-        Four numbers: rows found; offset of the next row; ``SOUND`` or the fault of the next row; its number
-        of fields if that is the fault, the offset of another fault, or 0.
+        Four numbers: the number of rows found; the offset of the next row; the fault of the next row, or
+        ``SOUND``; the next row's number of fields for ``OTHER_WIDTH``, the offset of any other fault, or 0.
     """
     n = len(data)
     at = start
@@ -202,7 +202,7 @@ def copy_fields(
         rows: Number of rows.
         escape: As given to `scan_rows`.
         offsets: int32[rows + 1], filled with the place in ``out`` where each text begins.
-        out: uint8[...], filled with the texts; as long as all fields of the column together, with their
+        out: uint8[...], filled with the texts; must have room for all fields of the column with their
             escapes.
 
     Returns:

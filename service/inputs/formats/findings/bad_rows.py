@@ -27,8 +27,8 @@ class BadRow:
 
     Attributes:
         row: Number of the row in the file, from 1.
-        line: Line number of the row in a text editor; None in a format without lines.
-        column: First column with a fault; None if the whole row is at fault.
+        line: Line number of the row in a text editor, or None in a format without lines.
+        column: First column with a fault, or None if the whole row is at fault.
         reason: What is wrong.
         text: The row's text as it is in the file; JSON if the format is not text.
     """

@@ -1,4 +1,4 @@
-"""Facts about a file that the listing records, computed from parsed columns."""
+"""Number of rows and event-time range of a file, which the listing records, computed from parsed columns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FileFacts:
 
 
 def checked_facts(stream: Stream, rows: int, t_min_us: int | None, t_max_us: int | None) -> FileFacts:
-    """Return the facts after checking the event times.
+    """Return the row count and event-time range of a file, after checking the range.
 
     Raises:
         UnusableFile: An event time lies outside the years 1 to 9999.
@@ -39,7 +39,7 @@ def checked_facts(stream: Stream, rows: int, t_min_us: int | None, t_max_us: int
 
 
 def facts_of(stream: Stream, rows: int, times: pa.Array | pa.ChunkedArray) -> FileFacts:
-    """Return the facts of a file from its event-time column, timestamp[us]."""
+    """Return the row count and event-time range of a file from its event-time column, timestamp[us]."""
     extremes = pc.min_max(times.cast(pa.int64()))
     return checked_facts(stream, rows, extremes["min"].as_py(), extremes["max"].as_py())
 
@@ -50,7 +50,7 @@ def rows_ahead(stream: Stream, times: pa.Array | pa.ChunkedArray, latest_us: int
     Args:
         stream: The stream.
         times: Event times, timestamp[us].
-        latest_us: Latest event time that is allowed, µs UTC; None for any.
+        latest_us: Latest event time that is allowed, µs UTC; None allows any.
     """
     if latest_us is None:
         return {}
@@ -84,8 +84,8 @@ def match_columns(stream: Stream, present: Sequence[str]) -> dict[str, str]:
         if exact[column.name] > 1 or (not exact[column.name] and folded[key] > 1):
             alike = [f'"{name}"' for name in present if folded_name(name) == key]
             raise UnusableFile(
-                f'column "{column.name}" stands {folded[key]} times in the file ({", ".join(alike)}); '
-                "rename or remove the others"
+                f'column "{column.name}" appears {folded[key]} times in the file ({", ".join(alike)}); '
+                "rename or remove all but one"
             )
         found[column.name] = column.name if exact[column.name] else names[key]
     return found
@@ -115,6 +115,6 @@ def folded_name(name: str) -> str:
 
 
 def read_columns(stream: Stream, columns: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the columns to read, in declared order: the given ones (None: all) and the event time."""
+    """Return columns to read, in declared order: all for None, else the given names and the event time."""
     wanted = None if columns is None else {name.lower() for name in (*columns, stream.event_time)}
     return tuple(c.name for c in stream.columns if wanted is None or c.name.lower() in wanted)

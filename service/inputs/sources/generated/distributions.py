@@ -48,17 +48,17 @@ def uniform_range(spec: GeneratedColumn, column_type: str) -> tuple[float, float
 def draw(
     spec: GeneratedColumn, column_type: str, rng: np.random.Generator, rows: int, first_row: int
 ) -> Numbers:
-    """Return the numbers of a chunk's rows.
+    """Draw the numbers of one column for all rows of a chunk.
 
     Args:
         spec: Generator of the column.
-        column_type: Its canonical type.
+        column_type: Canonical type of the column.
         rng: Random number generator of this column and chunk.
-        rows: Rows of the chunk.
+        rows: Number of rows of the chunk.
         first_row: Number of the chunk's first row in the stream, for ``sequence``.
 
     Returns:
-        int64[rows]; float64[rows] for doubles; for decimals the unscaled values, for choices the indexes.
+        float64[rows] for doubles, otherwise int64[rows]: unscaled values of decimals, indexes of choices.
     """
     unit: int = 10 ** _scale(column_type)
     match spec.distribution:
@@ -82,11 +82,11 @@ def draw(
 
 
 def to_arrow(spec: GeneratedColumn, column_type: str, parts: Sequence[Numbers], times: Ints) -> pa.Array:
-    """Return a typed column.
+    """Convert the drawn numbers of a column to its type.
 
     Args:
         spec: Generator of the column.
-        column_type: Its canonical type.
+        column_type: Canonical type of the column.
         parts: Numbers from `draw`, by chunk.
         times: int64[n], event times of all rows, µs UTC.
     """

@@ -1,4 +1,4 @@
-"""Generator of rows: Poisson arrivals, the same rows for the same seed, starting at any chunk.
+"""Generator of rows: Poisson arrivals, the same for the same seed; generation can start at any chunk.
 
 Event time is cut into chunks of equal length; chunk c covers [start + c * chunk_us, + chunk_us). The number
 of rows of a chunk is Poisson-distributed, and their times are uniform and sorted; the result is a Poisson
@@ -55,7 +55,7 @@ def chunk_us(source: GeneratorSource) -> int:
 
 
 def chunks_available(source: GeneratorSource, now_us: int) -> int:
-    """Return the number of readable chunks: all of a bounded stream, else all that the clock has passed."""
+    """Return the number of readable chunks: all of a bounded stream, else all chunks before the clock."""
     length = _length_us(source)
     if length is not None:
         return -(-length // chunk_us(source))
@@ -135,12 +135,12 @@ def _start_us(source: GeneratorSource) -> int:
 
 
 def _length_us(source: GeneratorSource) -> int | None:
-    """Event time that a bounded stream covers: its rows at its rate."""
+    """Event time that a bounded stream covers, µs: its number of rows divided by its rate."""
     return None if source.rows is None else math.ceil(source.rows * _SECOND_US / source.rate_per_s)
 
 
 def _chunk_length_us(source: GeneratorSource, chunk: int) -> int:
-    """Event time of one chunk: the last one of a bounded stream is shorter."""
+    """Event time that a chunk covers, µs; the last chunk of a bounded stream is shorter."""
     length, step = _length_us(source), chunk_us(source)
     return step if length is None else min(max(length - chunk * step, 0), step)
 
@@ -153,7 +153,7 @@ def _times(source: GeneratorSource, chunk: int, rows: int) -> Ints:
 
 
 def _counts(source: GeneratorSource, start: int, end: int) -> Ints:
-    """Rows of each of the chunks [start, end)."""
+    """Number of rows of each of the chunks [start, end)."""
     blocks = range(start // _CHUNKS_PER_BLOCK, -(-end // _CHUNKS_PER_BLOCK))
     counts: Ints = np.concatenate(
         [np.empty(0, np.int64), *(_block_counts(source, block) for block in blocks)]
@@ -164,7 +164,7 @@ def _counts(source: GeneratorSource, start: int, end: int) -> Ints:
 
 @lru_cache(maxsize=256)
 def _block_counts(source: GeneratorSource, block: int) -> Ints:
-    """Rows of every chunk of a block; read-only."""
+    """Number of rows of every chunk of a block; the array is read-only."""
     first = block * _CHUNKS_PER_BLOCK
     length, step = _length_us(source), chunk_us(source)
     lengths = np.full(_CHUNKS_PER_BLOCK, step, np.int64)
@@ -176,7 +176,7 @@ def _block_counts(source: GeneratorSource, block: int) -> Ints:
 
 
 def _rows_before(source: GeneratorSource, chunk: int) -> int:
-    """Rows of all chunks before a chunk, which is the number of its first row."""
+    """Number of rows in all chunks before a chunk, which is the number of the chunk's first row."""
     block, inside = divmod(chunk, _CHUNKS_PER_BLOCK)
     whole = sum(_block_rows(source, earlier) for earlier in range(block))
     return whole + int(_block_counts(source, block)[:inside].sum())

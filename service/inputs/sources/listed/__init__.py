@@ -1,4 +1,4 @@
-"""Listed files: found, judged, and opened inside the source root.
+"""Listed files: found, inspected, and opened inside the source root.
 
 Doors: files, opened_file.
 """

@@ -1,7 +1,8 @@
-"""Listing of files: a file is judged once and recorded durably before any offset names it.
+"""Listing of files: a file is inspected once, and recorded durably before any offset refers to it.
 
-A listed file keeps its position and its verdict forever. A file that is corrupt or of another schema is set
-aside with the reason and never read; a file whose bytes change later causes an error when it is read.
+A listed file keeps its position, and keeps its verdict until a retry is requested. A file that is corrupt or
+of another schema is set aside with the reason and not read. A file whose bytes change later causes an error
+when it is read.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ log = logging.getLogger(__name__)
 _HIDDEN_PREFIXES: Final = (".", "_")
 _TEMPORARY_SUFFIXES: Final = (".tmp", ".temp", ".part", ".partial", ".inprogress", "~")
 
-#: Maximum number of files that one write to the catalog records; a crash during a long first listing loses at
-#: most as many.
+#: Maximum number of files that one write to the catalog records. A crash during a long listing loses the
+#: verdicts of at most this many files.
 _FILES_PER_WRITE: Final = 256
 
-#: Errors that are not caused by the file and may have passed by the next listing.
+#: Errors that the file does not cause and that may no longer occur at the next listing.
 _PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ESTALE})
 
 #: Number of names that a warning shows.
@@ -51,7 +52,7 @@ _MADE_UP: Final = ("/proc", "/sys")
 
 
 def log_left_out(stream: Stream, file: SourceFile) -> None:
-    """Log the skipped rows of a file, for the operator of the service."""
+    """Log that a file has skipped rows, was set aside or stops its stream, for the service's operator."""
     if file.verdict == "ok":
         log.warning("rows skipped", extra=fields(stream=stream.name, path=file.path, rows=file.skipped))
     elif file.verdict == "stops":
@@ -87,12 +88,12 @@ def list_files(
     Args:
         store: Catalog that records them.
         stream: Stream with a ``files`` source.
-        settle_s: Seconds for which a file that looks broken must be unchanged before it is judged, since its
-            writer may still be writing it. 0 judges immediately.
-        known: Paths that are listed already; newly listed paths are added. If None, the paths are looked up;
-            a caller that lists repeatedly should pass them.
-        tell: Called with each file that is set aside or has skipped rows.
-        dead_letters: Folder for skipped rows; None drops them.
+        settle_s: Seconds for which a file with a fault must be unchanged before it is recorded, since its
+            writer may still be writing it. With 0 it is recorded immediately.
+        known: Paths that are listed already; newly listed paths are added. If None, the paths are read from
+            the catalog; a caller that lists repeatedly should pass them.
+        tell: Function that is called with each file that is set aside or has skipped rows.
+        dead_letters: Folder for skipped rows, or None to drop skipped rows.
 
     Returns:
         Number of newly listed files, including those set aside.
@@ -126,7 +127,7 @@ def _judge_again(
     tell: Callable[[Stream, SourceFile], None],
     dead_letters: Folder | None,
 ) -> int:
-    """Inspect files marked for a retry; those that are missing or being written stay marked."""
+    """Inspect files marked for a retry; a file that is missing or still being written stays marked."""
     read = 0
     for former in store.source_files.to_retry(stream.id):
         for found in judged_files(stream, [former.path], settle_s=settle_s, dead_letters=dead_letters):
@@ -142,7 +143,7 @@ def _judge_again(
 def judged_files(
     stream: Stream, paths: Sequence[str], *, settle_s: float = 0.0, dead_letters: Folder | None = None
 ) -> Iterator[SourceFile]:
-    """Judge files without recording anything in the catalog.
+    """Inspect files and yield their entries, without recording anything in the catalog.
 
     Args:
         stream: Stream with a ``files`` source.
@@ -169,9 +170,9 @@ def _append(store: Store, stream: Stream, found: list[SourceFile]) -> int:
 
 
 def candidates(path: str) -> Iterator[str]:
-    """Yield the visible complete files of a directory (not below it), of a glob, or the one file.
+    """Yield the visible, complete files of a path: a file, matches of a glob, or files right in a directory.
 
-    Regular files only: a pipe or a device has no end, and opening it may wait forever.
+    Only regular files are yielded, because a pipe or a device has no end, and opening it may wait forever.
     """
     if os.path.isdir(path):
         with os.scandir(path) as entries:
@@ -235,15 +236,15 @@ def source_warnings(stream: Stream, source: FilesSource) -> tuple[str, ...]:
         told = f'stream "{stream.name}" has no files: "{path}" holds none'
         if directories:
             count = f"{directories} {'directory' if directories == 1 else 'directories'}"
-            told += f', but {count}; write path: "{path}/**/*" to read what is in '
+            told += f', but {count}; write path: "{path}/**/*" to read the files in '
             told += "it" if directories == 1 else "them"
         found.append(told)
     if special:
         shown = ", ".join(f'"{named(name)}"' for name in special[:_SHOWN_ENTRIES])
         more = f" and {len(special) - _SHOWN_ENTRIES} more" if len(special) > _SHOWN_ENTRIES else ""
         found.append(
-            f'{shown}{more} in the directory of stream "{stream.name}" cannot be read: no regular file, but '
-            "a pipe, a socket, a device or a broken link"
+            f'{shown}{more} in the directory of stream "{stream.name}" cannot be read: not a regular file, '
+            "but a pipe, a socket, a device or a broken link"
         )
     return tuple(found)
 
@@ -287,7 +288,7 @@ def _in_short(error: Exception) -> str:
 def _judge(
     stream: Stream, path: str, inspect: Inspect, settle_s: float, dead_letters: Folder | None
 ) -> SourceFile | None:
-    """Inspect a file; None if it is gone or still being written."""
+    """Inspect a file and return its entry, or None if it is missing or still being written."""
     bad: list[BadRow] | None = [] if stream.on_error == "skip-rows" else None
     latest_us = None if stream.max_ahead_us is None else wall_clock_us() + stream.max_ahead_us
     try:

@@ -1,4 +1,4 @@
-"""Posted events: the durable log of events, and the promises that clients post with them.
+"""Posted events: the durable log of events, and the punctuations that clients post with them.
 
 Doors: event_reader, http_log, promises.
 """

@@ -1,4 +1,4 @@
-"""Reads posted events in workers with only the database driver; defines the log's URL and blobs."""
+"""Reads posted events in workers, which load only the database driver; defines the log's URL and blobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SQLITE: Final = "sqlite:///"
 _POSTGRESQL: Final = "postgresql"
 #: Prefix of the log's tables in the catalog's database (``event_tables``).
 BESIDE_CATALOG: Final = "event_"
-#: How long a reader waits for a writer of SQLite, or for a connection to PostgreSQL.
+#: Seconds that a reader waits for a writer of SQLite, or for a connection to PostgreSQL.
 _TIMEOUT_S: Final = 30
 
 #: Query for the blobs of a range, starting with the blob that contains its first offset.
@@ -48,7 +48,7 @@ def read_events(
         start: First offset.
         end: Offset after the last.
         columns: Columns to return, None for all.
-        punctuations: Whether to return punctuations, too, with ``PUNCTUATION_COLUMN``.
+        punctuations: Whether to return punctuations as well, marked in ``PUNCTUATION_COLUMN``.
 
     Returns:
         The columns in declared order, and ``_pos`` (int64, the offset).
@@ -79,7 +79,7 @@ def read_events(
     if table.num_rows != max(end - start, 0):
         raise EventLogDown(
             f'event log "{shown(url)}" lacks events of stream "{stream.name}"',
-            detail=f"Offsets {start} to {end} hold {table.num_rows} events.",
+            detail=f"The log has only {table.num_rows} events from offset {start} to offset {end}.",
             hint="Restore the data directory as a whole: its parts belong together.",
         )
     table = table.append_column(POSITION_COLUMN, pa.array(range(start, max(start, end)), pa.int64()))
@@ -97,7 +97,7 @@ def read_events(
 
 @contextmanager
 def _connection(url: str) -> Iterator[Any]:  # Any: of one of two drivers
-    """Connect for reading only; never make a missing file.
+    """Connect to an event log for reading only; a missing file is not created.
 
     Raises:
         EventLogDown: The database reports an error.

@@ -12,7 +12,7 @@ from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, Table
 
 from service.inputs.sources.posted.event_reader import BESIDE_CATALOG
 
-#: Auto-incremented on both databases; SQLite does that only for INTEGER.
+#: Type of numbers that both databases auto-increment; SQLite does so only for INTEGER.
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
 

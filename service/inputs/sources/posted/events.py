@@ -65,7 +65,7 @@ def events_to_table(stream: Stream, events: Sequence[object], *, without_time: b
 
 
 def parted(stream: Stream, table: pa.Table, now_us: int) -> tuple[pa.Table, pa.Table | None]:
-    """Split off rows further ahead of the clock than their stream allows; None if there are none."""
+    """Return the rows up to the latest allowed time, and the later rows, or None if no row is later."""
     if stream.max_ahead_us is None or not table.num_rows:
         return table, None
     limit = pa.scalar(now_us + stream.max_ahead_us, pa.timestamp("us"))
@@ -77,7 +77,7 @@ def parted(stream: Stream, table: pa.Table, now_us: int) -> tuple[pa.Table, pa.T
 
 
 def _refuse_other_unit(stream: Stream, objects: Sequence[dict[str, object]], read: pa.Array) -> None:
-    """Refuse events whose times, most likely read in a wrong unit, would make all others late."""
+    """Refuse events whose times are most likely in another unit, since they would make other events late."""
     extremes = pc.min_max(read.cast(pa.int64()))
     if are_plausible(extremes["min"].as_py(), extremes["max"].as_py()):
         return

@@ -1,4 +1,4 @@
-"""The event log: posted events, durable before they are acknowledged, in a database.
+"""The event log: a database in which posted events are durable before they are acknowledged.
 
 A request becomes one blob, an Arrow IPC stream of its rows, under the offset of its first event:
 
@@ -45,11 +45,12 @@ from service.inputs.sources.posted.promises import posted_table
 #: Number of newest requests per stream whose quarantined rows are kept; older rows are only counted.
 _QUARANTINE_KEPT: Final = 100
 
-#: Requests that one step of a deletion drops; a step takes a few milliseconds, during which no event can be
-#: appended.
+#: Number of requests that one step of a deletion drops. A step takes a few milliseconds, during which no
+#: event can be appended.
 _DROPPED_AT_ONCE: Final = 256
 
-#: How long a request can be sent again: as long as its answer is kept (``store.clients.idempotency``).
+#: Seconds within which a request can be sent again: as long as its answer is kept
+#: (``store.clients.idempotency``).
 _RECEIPTS_KEPT_S: Final = 24 * 3600
 
 
@@ -58,7 +59,7 @@ class Sending:
     """A request that may be sent again.
 
     Attributes:
-        key: Its idempotency key.
+        key: Idempotency key of the request.
         fingerprint: Hash of the request.
     """
 
@@ -67,10 +68,10 @@ class Sending:
 
 
 class EventLog:
-    """The event log of one service; threads may share it, processes open one each.
+    """The event log of one service; threads may share the object, but each process must open its own.
 
     Args:
-        place: SQLite file, made if it is missing, or SQLAlchemy URL.
+        place: SQLite file, which is created if it is missing, or SQLAlchemy URL.
 
     Attributes:
         url: SQLAlchemy URL.
@@ -100,11 +101,11 @@ class EventLog:
 
     @property
     def file(self) -> Path | None:
-        """SQLite's file, None on PostgreSQL."""
+        """Path of the SQLite file, or None on PostgreSQL."""
         return self._database.file
 
     def identity(self) -> str | None:
-        """Return the identity of the catalog that the streams belong to, None if it was never set."""
+        """Return the identity of the catalog that the streams belong to, or None if it was never set."""
         with self._read() as connection:
             found = connection.execute(select(self._tables.identity.c.id)).scalar()
         return None if found is None else str(found)
@@ -132,8 +133,9 @@ class EventLog:
 
         Args:
             stream: Stream with an ``http`` source.
-            events: Objects parsed from JSON; punctuations among them, if the stream has a contract.
-            sending: The request, if the client may send it again; its events are stored only once.
+            events: Objects parsed from JSON; some may be punctuations if the stream has a contract for them.
+            sending: Key and hash of a request that the client may send again, so that its events are stored
+                only once. None if the client does not repeat the request.
 
         Returns:
             Offsets of the first and the last event; (head, head - 1) for no events. Events further ahead of
@@ -181,7 +183,7 @@ class EventLog:
         return first, first + table.num_rows - 1
 
     def quarantined(self, stream: Stream, limit: int) -> tuple[int, pa.Table, list[int]]:
-        """Return the number of a stream's quarantined rows, the newest ones and their arrival times."""
+        """Return the number of a stream's quarantined rows, the newest rows, and their arrival times, µs."""
         kept = self._tables.quarantine.c
         with self._read() as connection:
             count = connection.execute(
@@ -201,7 +203,7 @@ class EventLog:
         return int(count), pa.concat_tables(tables).slice(0, limit), times_us[:limit]
 
     def _quarantine(self, connection: Connection, stream: Stream, rows: pa.Table) -> None:
-        """Quarantine rows; old rows are dropped, and one record keeps their number."""
+        """Quarantine rows; drop the oldest quarantined rows, and keep their number in one record."""
         kept = self._tables.quarantine
         connection.execute(
             insert(kept),
@@ -231,7 +233,7 @@ class EventLog:
             return self._head(connection, stream_id)
 
     def begin(self, stream_id: int) -> int:
-        """Return the offset of the oldest remaining event; the end if there is none."""
+        """Return the offset of the oldest remaining event, or the end if no event remains."""
         head = self.end(stream_id)  # looked up first, since the head only grows
         first = self._begin(stream_id)
         return head if first is None else first
@@ -242,7 +244,7 @@ class EventLog:
             return self._backlogs.at(stream.id, position, self.end(stream.id))
 
     def receipt(self, sending: Sending) -> tuple[int, int] | None:
-        """Return the offsets of a request's events if they were stored before; raises as ``append``."""
+        """Return the offsets of a request's events, or None without a receipt; raises as ``append``."""
         with self._read() as connection:
             return self._receipt(connection, sending)
 
@@ -255,7 +257,7 @@ class EventLog:
             return tuple(connection.execute(select(heads.stream_id).where(there)).scalars())
 
     def drop_before(self, stream_id: int, offset: int, budget_s: float = 0.25) -> int:
-        """Drop events before an offset, whole requests only; return how many.
+        """Drop the requests whose events are all before an offset; return the number of dropped events.
 
         The head stays, so new offsets continue from it. Freed pages of the file are reused.
 
@@ -322,8 +324,8 @@ class EventLog:
         if position < head and (not rows or rows[0].first_offset > position):
             raise EventLogDown(
                 f'event log "{shown(self.url)}" lacks event {position} of stream {stream_id}',
-                detail=f"It begins with event {rows[0].first_offset if rows else head}; older ones were "
-                "dropped.",
+                detail=f"The log begins with event {rows[0].first_offset if rows else head}, because older "
+                "events were dropped.",
                 hint="Restore the data directory as a whole: its parts belong together.",
             )
         return tuple(_pieces(stream_id, position, rows))

@@ -1,4 +1,4 @@
-"""Converts posted punctuations, checked by the contract, to one row per combination of values.
+"""Checks posted punctuations against the stream's contract; converts each to one row per key or range.
 
 {"_punctuation": {"item_id": 180}}          one row: item_id 180
 {"_punctuation": {"item_id": [7, 9]}}       two rows
@@ -25,7 +25,7 @@ from service.errors import EventRejected
 from service.inputs.formats.conversion.values import json_text
 from service.inputs.sources.posted.events import events_to_table
 
-#: Most keys that one punctuation may close; post a longer list as several punctuations.
+#: Maximum number of keys that one punctuation may close; a client posts more keys as several punctuations.
 MOST_VALUES: Final = 10_000
 _SHOWN_CHARACTERS = 60
 
@@ -39,7 +39,7 @@ def posted_table(stream: Stream, events: Sequence[object]) -> pa.Table:
 
     Returns:
         The columns of the stream, and ``PUNCTUATION_COLUMN`` if any event is a punctuation. The row of a
-        punctuation has the values that it fixes, and NULL elsewhere.
+        punctuation has the values that the punctuation fixes, and NULL in the other columns.
 
     Raises:
         EventRejected: An event does not fit; the first one is named.
@@ -117,7 +117,8 @@ def _without_contract(stream: Stream, events: Sequence[object]) -> pa.Table:
         if error.field != PUNCTUATION_COLUMN:
             raise
         raise EventRejected(
-            f'event {error.index} is a punctuation, but stream "{stream.name}" has no contract about them',
+            f'event {error.index} is a punctuation, but stream "{stream.name}" has no contract for '
+            "punctuations",
             index=error.index,
             field=PUNCTUATION_COLUMN,
             expected=error.expected,
@@ -184,7 +185,7 @@ def _constants(
         if not values:
             raise refused(f'the list of column "{name}" is empty', "Name at least one value.")
         if any(one is None for one in values):
-            raise refused(f'column "{name}" is NULL', "NULL equals nothing; leave the punctuation out.")
+            raise refused(f'column "{name}" is NULL', "NULL equals no value, so omit the punctuation.")
         choices.append(values)
     if prod(map(len, choices)) > MOST_VALUES:
         raise refused(f"it closes more than {MOST_VALUES} keys", "Send several punctuations.")
@@ -196,7 +197,7 @@ def _check_range(
     name: str, bounds: Mapping[str, object], kind: str, *, alone: bool, refused: Callable[..., EventRejected]
 ) -> None:
     """Refuse a range with a field other than its bounds, without a bound, or of a type without ranges."""
-    hint = 'Write {"from": 1, "below": 9}, or one of the two.'
+    hint = 'Write {"from": 1, "below": 9}, or only one of these bounds.'
     for field in bounds:
         if field not in ("from", "below"):
             raise refused(f'the range of column "{name}" has the field "{field}"', hint)
@@ -206,13 +207,16 @@ def _check_range(
         raise refused(f'a bound of column "{name}" is NULL', "Leave the bound out if the range has none.")
     if not has_ranges(kind):
         told = f'column "{name}" is a {kind}; ranges of this type are not supported'
-        raise refused(told, "Name its values, as a list.")
+        raise refused(told, "List the values of the column instead.")
     if not alone:
-        raise refused(f'column "{name}" is given a range beside other columns', "Name its values, as a list.")
+        raise refused(
+            f'column "{name}" has a range, which is not possible together with other columns',
+            "List the values of the column instead.",
+        )
 
 
 def _range_end(stream: Stream, event: object, index: int, begins: pa.Table) -> str:
-    """Return the part of a punctuation's mark after the names: the end of a range, or nothing.
+    """Return the part of a punctuation's mark after the names: the end of a range, or an empty text.
 
     Args:
         stream: The stream.
@@ -236,13 +240,13 @@ def _range_end(stream: Stream, event: object, index: int, begins: pa.Table) -> s
             index=index,
             field=PUNCTUATION_COLUMN,
             expected='a range whose "from" is less than its "below"',
-            hint="The range begins at from and ends before below.",
+            hint='A range begins at "from" and ends before "below".',
         )
     return RANGE_MARK + str(ends.cast(pa.string())[0].as_py())
 
 
 def posted_count(stream: Stream, events: Sequence[object]) -> int:
-    """Return the number of offsets of valid events: one each, and one for each key a punctuation closes."""
+    """Return the number of offsets that events take: one each, or one per key or range of a punctuation."""
     contract = stream.punctuations
     if contract is None:
         return len(events)

@@ -1,4 +1,4 @@
-"""Topics of Kafka: which messages a batch takes, and their rows.
+"""Topics of Kafka: find the messages that batches may take, and read their rows.
 
 Doors: topic_reader, topics.
 """

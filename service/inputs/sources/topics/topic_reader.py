@@ -1,4 +1,4 @@
-"""Reads topics in a worker: the messages of fixed ranges, the same each time, or an error.
+"""Reads topics in a worker: fixed ranges of messages, which always give the same messages or an error.
 
 A message that is not an event of the stream stops the batch. With ``on_bad: dead-letter``, such messages are
 written to a file named after the range instead; a repeated batch overwrites the file:
@@ -56,7 +56,7 @@ def read_topic(
         stream: Stream with a ``kafka`` source.
         partition: Messages to read.
         names: Columns to return.
-        wait_s: How long to wait for the next message.
+        wait_s: Seconds to wait for the next message.
 
     Raises:
         MessagesLost: The topic no longer has the messages.
@@ -77,7 +77,7 @@ def read_topic(
 
 
 def read_messages(stream: Stream, ranges: Sequence[TopicRange], *, wait_s: float = WAIT_S) -> list[Message]:
-    """Return the messages of ranges, one per partition, by partition and offset; raises as `read_topic`."""
+    """Return the messages of one range per partition, by partition and offset; raises as `read_topic`."""
     from confluent_kafka import TopicPartition as Assigned  # an extra of the package
 
     source = stream.source
@@ -99,7 +99,7 @@ def read_messages(stream: Stream, ranges: Sequence[TopicRange], *, wait_s: float
             elif left and time.monotonic() > until_s:
                 raise KafkaDown(
                     f'messages of stream "{stream.name}" cannot be read from topic "{source.topic}"',
-                    detail=f"Partitions {', '.join(map(str, sorted(left)))} delivered none within "
+                    detail=f"No message of partitions {', '.join(map(str, sorted(left)))} arrived within "
                     f"{wait_s:g} s. The client says: {said}.",
                     hint=f"Check the brokers, {source.cluster.bootstrap}; the batch is repeated.",
                     stream_id=stream.id,
@@ -119,7 +119,7 @@ def _consumer(cluster: KafkaCluster) -> Consumer:
 
 
 def _start(consumer: Consumer, stream: Stream, source: KafkaSource, what: TopicRange, wait_s: float) -> int:
-    """Return the first offset to read; on the first read, not before the partition's oldest message."""
+    """Return the first offset to read; a first read skips offsets before the partition's oldest message."""
     if not what.begins:
         return what.start
     oldest, _ = watermarks(consumer, stream, source, what.partition, wait_s)
@@ -173,7 +173,7 @@ def _take(
     left: dict[int, int],
     starts: dict[int, int],
 ) -> None:
-    """Add a message to its partition's list; remove the partition from ``left`` once it is read."""
+    """Add a message to its partition's list; remove a partition from ``left`` once its range is read."""
     partition, offset = message.partition() or 0, message.offset() or 0
     error = message.error()
     if error is None:
@@ -200,19 +200,23 @@ def messages_lost(
     """Return the error that names the lost messages."""
     oldest, following = watermarks(consumer, stream, source, partition, 10.0)
     last = (oldest if end is None else min(end, oldest)) - 1
-    there = f"It has the messages {oldest} to {following - 1}" if oldest < following else "It has no messages"
+    there = (
+        f"The partition has the messages {oldest} to {following - 1}"
+        if oldest < following
+        else "The partition has no messages"
+    )
     if following < start:
         return MessagesLost(
             f'partition {partition} of topic "{source.topic}" ends before message {start}, '
-            f'which stream "{stream.name}" was to read',
-            detail=f"{there}, so the topic was made again.",
+            f'which stream "{stream.name}" would read next',
+            detail=f"{there}, so the topic was deleted and created again.",
             hint="Remove the stream and register it again under another name.",
         )
     return MessagesLost(
         f"messages {start} to {max(last, start)} of partition {partition} "
-        f'of topic "{source.topic}" are gone before stream "{stream.name}" had read them',
-        detail=f"{there}: the topic's retention has deleted the others.",
-        hint="Skip the batch to go on with the oldest message, and let the topic keep messages for longer.",
+        f'of topic "{source.topic}" were deleted before stream "{stream.name}" had read them',
+        detail=f"{there}: the topic's retention has deleted older messages.",
+        hint="Skip the batch to continue with the oldest message, and make the topic's retention longer.",
     )
 
 
@@ -223,7 +227,7 @@ def _rejected(
     return MessageRejected(
         f"message {first.offset()} of partition {first.partition()} "
         f'of topic "{source.topic}" is not an event of stream "{stream.name}": {unfit[0].reason}',
-        detail=f"{len(unfit) - 1} more of the {len(messages)} messages of its task do not fit either."
+        detail=f"Of the {len(messages)} messages that the task reads, {len(unfit) - 1} more are not events."
         if len(unfit) > 1
         else None,
         hint='Skip the batch, or register the stream with "on_bad": "dead-letter", which writes such '

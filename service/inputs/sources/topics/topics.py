@@ -8,12 +8,12 @@ partition was read first. Of the next pieces of all partitions, the batch takes 
 the oldest. The newest row of each other piece is newer, and a piece spans at most the lateness, so none of
 the other rows becomes late. A row is late only if it is late within its own partition.
 
-This is true only of messages that exist when the service looks for them. Messages may be written while
-partitions are examined, even to a partition already found at its end. So a search for messages has two steps:
-first the settled messages, then the ends of all partitions, including new ones:
+This order is ensured only for messages that exist when the service looks for them. Messages may be written
+while partitions are examined, even to a partition whose end was already reached. So a search for messages has
+two steps: first the settled messages, then the ends of all partitions, including new ones:
 
     partition 0   ....|-----|---]            )       ] settled: written before the ends were requested
-    partition 1   ..|--|]             --|    )       ) the end in the answer; nothing after it is taken
+    partition 1   ..|--|]             --|    )       ) the end in the answer; later messages must wait
 
 Every message written before a settled message lies before these ends, so it is taken in the order of event
 times. Messages between ] and ) are fresh: a batch takes them only while newer settled messages are still to
@@ -82,7 +82,7 @@ class _Run:
         return max(self.t_max_us, time_us) - min(self.t_min_us, time_us) <= spread_us
 
     def add(self, offset: int, time_us: int | None) -> None:
-        """Take a message."""
+        """Add a message to the run."""
         self.end = offset + 1
         self.rows += 1
         if time_us is not None:
@@ -92,7 +92,7 @@ class _Run:
 
 @dataclass(slots=True)
 class _PartitionIndex:
-    """Pieces of a partition that follow the position of the last batch.
+    """Pieces of a partition after the position of the last batch.
 
     Attributes:
         next: Offset up to which messages were read for their event time.
@@ -107,7 +107,7 @@ class _PartitionIndex:
     runs: deque[_Run] = field(default_factory=deque)
 
     def run_up_to(self, end: int, time_us: int | None, spread_us: int) -> _Run:
-        """Return the run for the messages up to an offset, a new one if the last run cannot take them."""
+        """Return the run for messages up to an offset; begin a new run if the last run cannot take them."""
         last = self.runs[-1] if self.runs else None
         parts = last is not None and any(last.end <= edge < end for edge in (self.settled, self.end))
         if last is None or parts or not last.takes(time_us, spread_us):
@@ -123,13 +123,13 @@ class _Topic:
     stream: Stream
     source: KafkaSource
     consumer: Consumer
-    #: Why the last connection failed, if it did.
+    #: Errors of the last failed connection; empty if no connection has failed.
     refusals: list[str]
     partitions: tuple[int, ...] = ()
-    #: Whether the ends of the partitions were requested before.
+    #: Whether the ends of the partitions have been requested.
     ends_known: bool = False
     looked_s: float | None = None
-    #: Offsets at which a bounded run ends, by partition.
+    #: Offsets at which a bounded run ends, by partition; None for an unbounded run.
     until: dict[int, int] | None = None
     indexes: dict[int, _PartitionIndex] = field(default_factory=dict)
 
@@ -148,7 +148,7 @@ class Topics:
         self._topics: dict[int, _Topic] = {}
 
     def look(self, stream: Stream, offset: Mapping[str, int]) -> list[Lane]:
-        """Look for messages after an offset; until the next look, `pending` returns only those found.
+        """Look for messages after an offset; until the next call, `pending` returns only messages found now.
 
         Args:
             stream: Stream with a ``kafka`` source.
@@ -205,7 +205,7 @@ class Topics:
         }
 
     def hold(self, stream: Stream) -> None:
-        """Let a stream end with the messages that exist now: a bounded run does not wait for more."""
+        """Fix the end of a stream: a bounded run ends after the messages that exist now."""
         topic = self._topic(stream)
         if topic.until is None:
             topic.until = {partition: following for partition, (_, following) in self.ends(stream).items()}
@@ -269,7 +269,7 @@ class Topics:
         if found.error is not None and found.error.code() == 3:
             raise SourceNotFound(
                 f'topic "{name}" of stream "{topic.stream.name}" does not exist',
-                hint=f"Create it, or look for its name at {topic.source.cluster.bootstrap}.",
+                hint=f"Create the topic, or look its name up at {topic.source.cluster.bootstrap}.",
                 path=("source", "topic"),
             )
         if found.error is not None:
@@ -299,7 +299,7 @@ class Topics:
         topic.ends_known = True
 
     def _indexed(self, topic: _Topic, offset: Mapping[str, int]) -> list[Lane]:
-        """Return the lanes of a topic, each with an index from its position on."""
+        """Return the lanes of a topic; each lane has an index that begins at the lane's position."""
         stream = topic.stream
         there = {Lane(stream, partition) for partition in topic.partitions}
         lanes = sorted(there.union(lanes_named([stream], offset)), key=lambda lane: lane.partition or 0)
@@ -330,7 +330,7 @@ class Topics:
         topic.consumer.incremental_assign([Assigned(topic.source.topic, partition, offset)])
 
     def _take_what_came(self, topic: _Topic, wait_s: float) -> None:
-        """Consume the messages that have arrived; wait up to ``wait_s`` for one."""
+        """Consume the messages that have arrived; if there are none, wait up to ``wait_s`` for the first."""
         taken = topic.consumer.consume(1, wait_s) if wait_s else []
         taken += topic.consumer.consume(_MESSAGES_AT_ONCE, 0)
         messages: list[Message] = []
@@ -358,7 +358,7 @@ class Topics:
         try:
             times = message_times(topic.stream, topic.source, messages)
         except KafkaDown:
-            self.forget(topic.stream)  # the consumed messages are requested again
+            self.forget(topic.stream)  # so that the next look requests the consumed messages again
             raise
         for message, time_us in zip(messages, times, strict=True):
             index = topic.indexes[message.partition() or 0]
@@ -369,7 +369,7 @@ class Topics:
             index.next = offset + 1
 
     def _lost(self, topic: _Topic, partition: int, index: _PartitionIndex) -> None:
-        """Continue with the oldest message; earlier ones are lost, unless the stream has read none yet."""
+        """Continue with the oldest message; if the stream has read messages before, mark the gap as lost."""
         oldest, _ = watermarks(topic.consumer, topic.stream, topic.source, partition, self._wait_s)
         if oldest <= index.next:
             raise messages_lost(topic.consumer, topic.stream, topic.source, partition, index.next, None)

@@ -49,7 +49,11 @@ def test_a_registered_source_is_absolute_and_has_a_start(tmp_path: Path) -> None
         (generator_of(rate_per_s=0.0), "rate 0 is out of range", "Give more than 0"),
         (generator_of(rate_per_s=float("nan")), "rate nan is out of range", "Give more than 0"),
         (generator_of(rows=-1), "-1 rows cannot be generated", "Give 0 or more"),
-        (generator_of(start_us=2**61), "event time leaves the years 1 to 9999", "Choose an earlier start"),
+        (
+            generator_of(start_us=2**61),
+            "event times would lie outside the years 1 to 9999",
+            "Choose an earlier start",
+        ),
         (generator_of(GeneratedColumn("lx")), 'column "lx" does not exist', 'Did you mean "'),
         (generator_of(GeneratedColumn("ts")), 'column "ts" is the event time', "Leave it out"),
         (generator_of(GeneratedColumn("l"), GeneratedColumn("L")), 'column "L" is given twice', "Keep one"),

@@ -39,7 +39,7 @@ def file(tmp_path: Path) -> Path:
         (
             f'{T},1,a\n{T},2,"19 inch rack\n{T},3,c\n',
             "row 2 (line 3): the quote before '\"19 inch rack' is never closed; "
-            "write it twice, in quotes, if it is text",
+            "if it is text, write it twice in a quoted field",
         ),
         (f'{T},1,"a"b\n', f"row 1 (line 2): text follows a closing quote: '{T},1,\"a\"b'"),
         (f"{T},1\n", f"row 1 (line 2) has 2 fields, not 3: '{T},1'"),
@@ -96,7 +96,7 @@ def test_names_in_a_header_may_have_spaces_around_them(file: Path) -> None:
         ("at,k,v\n", MISSING + "at,k,v"),
         (
             "ts,K,K,v\n",
-            'column "k" stands 2 times in the file ("K", "K"); rename or remove the others; '
+            'column "k" appears 2 times in the file ("K", "K"); rename or remove all but one; '
             "the header found is ts,K,K,v",
         ),
     ],
@@ -197,8 +197,8 @@ def test_text_of_another_encoding_is_refused_with_the_line_and_a_guess(file: Pat
     text = f"ts,k,v\n{T},1,a\n{T},2,Zürich\n"
     found = read_text(file, text.encode("latin-1"), columns=TEXT)
     assert found == (
-        "it is not UTF-8 text: line 3 holds the byte 0xfc; if it is of another encoding, declare that: "
-        "encoding: cp1252"
+        "it is not UTF-8 text: line 3 holds the byte 0xfc; if the file has another encoding, declare it, "
+        "such as encoding: cp1252"
     )
     assert read_text(file, text.encode("latin-1"), columns=TEXT, encoding="latin-1")[1] == (AT, 2, "Zürich")
     assert read_text(file, text.encode("utf-16"), columns=TEXT).endswith("encoding: utf-16")

@@ -73,18 +73,18 @@ def test_times_that_are_most_likely_of_another_unit_are_refused(
 ) -> None:
     text = f'{{"ts": {number}, "k": 1}}\n{{"ts": {number + 60}, "k": 2}}\n'
     assert read_text(file, text, file_format="jsonl") == (
-        f'column "ts": {number} microseconds since 1970 is in the year 1970, and is most likely meant in '
+        f'column "ts": {number} microseconds since 1970 is in the year 1970; the number most likely counts '
         f"{name}; declare time_unit: {unit} in the stream, "
         "or write the times as text if these values are right"
     )
     assert read_text(file, text, file_format="jsonl", time_unit=unit)[0] == (AT, 1, None)
-    assert "is most likely meant in" in read_text(file, text, file_format="jsonl", time_unit="us")
+    assert "the number most likely counts" in read_text(file, text, file_format="jsonl", time_unit="us")
 
 
 def test_nanoseconds_that_are_taken_for_microseconds_are_refused_with_their_year(file: Path) -> None:
     assert read_text(file, '{"ts": 1714550400000000000, "k": 1}\n', file_format="jsonl") == (
-        'column "ts": 1714550400000000000 microseconds since 1970 is in the year 56301, and is most likely '
-        "meant in nanoseconds; declare time_unit: ns in the stream, or write the times as text if these "
+        'column "ts": 1714550400000000000 microseconds since 1970 is in the year 56301; the number most '
+        "likely counts nanoseconds; declare time_unit: ns in the stream, or write the times as text if these "
         "values are right"
     )
 

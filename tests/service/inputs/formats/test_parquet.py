@@ -52,11 +52,11 @@ def test_twin_columns_set_their_file_aside_if_the_stream_has_them(file: Path) ->
     value = (Column("ts", "timestamp"), Column("value", "bigint"))
     assert read_table(file, twins, value) == [(dt.datetime(2024, 5, 1), 10)]  # as it is spelt
     assert read_table(file, twins, (value[0], Column("VALUE", "bigint"))) == (
-        'column "VALUE" stands 2 times in the file ("value", "Value"); rename or remove the others'
+        'column "VALUE" appears 2 times in the file ("value", "Value"); rename or remove all but one'
     )
     same = twins.rename_columns(["ts", "value", "value"])
     assert read_table(file, same, value) == (
-        'column "value" stands 2 times in the file ("value", "value"); rename or remove the others'
+        'column "value" appears 2 times in the file ("value", "value"); rename or remove all but one'
     )
     assert read_table(file, same, value[:1]) == [(dt.datetime(2024, 5, 1),)]
 
@@ -86,7 +86,8 @@ def test_integers_are_times_once_their_unit_is_declared(file: Path, type_: pa.Da
 def test_numbers_of_a_larger_unit_than_declared_are_refused(file: Path) -> None:
     table = pa.table({"ts": pa.array([10**14]), "v": pa.array([1])})
     assert read_table(file, table, time_unit="s") == (
-        "numbers of seconds in it lie outside the years 1 to 9999; declare another time_unit"
+        "numbers in it, read as seconds since 1970, lie outside the years 1 to 9999; "
+        "declare another time_unit"
     )
 
 

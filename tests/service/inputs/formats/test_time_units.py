@@ -68,5 +68,5 @@ def test_a_file_of_another_unit_is_not_skipped_row_by_row(tmp_path: Path, file_f
     line = '{"ts": %d}\n' if file_format == "jsonl" else "%d,1,\n"
     path.write_text("ts,k,v\n" * (file_format == "csv") + line % (SECONDS * 1000) * 3)
     bad: list[BadRow] = []
-    with pytest.raises(Exception, match=r"most likely meant in milliseconds; declare time_unit: ms"):
+    with pytest.raises(Exception, match=r"most likely counts milliseconds; declare time_unit: ms"):
         INSPECT[file_format](text_stream(path, file_format, time_unit="s"), str(path), bad)

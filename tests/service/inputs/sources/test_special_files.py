@@ -41,13 +41,13 @@ def test_a_device_is_refused_as_a_source(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/proc", "/proc/**", "/proc/kmsg", "/sys/kernel", "/proc/self/../*"])
 def test_files_of_the_kernel_are_refused_as_a_source(path: str) -> None:
-    with pytest.raises(SourceNotFound, match="is made by the kernel"):
+    with pytest.raises(SourceNotFound, match="is in a file system of the kernel"):
         validate_source(stream(path))
 
 
 def test_a_link_into_the_kernel_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/proc")
-    with pytest.raises(SourceNotFound, match="is made by the kernel"):
+    with pytest.raises(SourceNotFound, match="is in a file system of the kernel"):
         validate_source(stream(tmp_path / "link"))
 
 
@@ -65,7 +65,7 @@ def test_what_is_no_file_in_a_directory_is_named(pipe: Path) -> None:
     no_files, special = source_warnings(found, found.source)
     assert no_files == f'stream "s" has no files: "{pipe.parent}" holds none'
     assert special == (
-        '"gone", "pipe" in the directory of stream "s" cannot be read: no regular file, but a pipe, a '
+        '"gone", "pipe" in the directory of stream "s" cannot be read: not a regular file, but a pipe, a '
         "socket, a device or a broken link"
     )
     (pipe.parent / "whole").write_text('{"ts": 1, "k": 1}\n')
@@ -80,7 +80,7 @@ def test_a_directory_of_directories_is_told(tmp_path: Path, count: int, told: st
     (warning,) = source_warnings(found, found.source)
     assert warning == (
         f'stream "s" has no files: "{tmp_path}" holds none, but {told}; write path: "{tmp_path}/**/*" to '
-        f"read what is in {'it' if count == 1 else 'them'}"
+        f"read the files in {'it' if count == 1 else 'them'}"
     )
     assert source_warnings(stream(tmp_path / "**/*"), FilesSource("jsonl", f"{tmp_path}/**/*")) == (
         f'stream "s" has no files: nothing matches "{tmp_path}/**/*"',

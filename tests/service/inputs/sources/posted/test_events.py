@@ -37,15 +37,15 @@ def test_times_that_are_most_likely_of_another_unit_are_refused() -> None:
     with pytest.raises(EventRejected) as caught:
         events_to_table(stream_of(), events)
     assert caught.value.primary == (
-        'event 0, field "ts": 1714550400000 microseconds since 1970 is in the year 1970, and is most likely '
-        "meant in milliseconds"
+        'event 0, field "ts": 1714550400000 microseconds since 1970 is in the year 1970; the number most '
+        "likely counts milliseconds"
     )
     assert caught.value.hint == (
         "Declare time_unit: ms in the stream, or write the times as text if these values are right."
     )
     in_ms = events_to_table(replace(stream_of(), time_unit="ms"), events)
     assert in_ms.column("ts")[0].as_py() == dt.datetime(2024, 5, 1, 8)
-    with pytest.raises(EventRejected, match="most likely meant in milliseconds"):
+    with pytest.raises(EventRejected, match="most likely counts milliseconds"):
         events_to_table(replace(stream_of(), time_unit="us"), events)
 
 

@@ -115,7 +115,7 @@ def test_the_first_event_that_is_wrong_is_named_and_nothing_is_stored(tmp_path: 
 
 def test_a_stream_without_a_contract_says_how_to_declare_one(tmp_path: Path) -> None:
     log = EventLog(tmp_path / "events.db")
-    with pytest.raises(EventRejected, match="has no contract about them") as refused:
+    with pytest.raises(EventRejected, match="has no contract for punctuations") as refused:
         log.append(replace(ITEMS, punctuations=None), [event(1), {"_punctuation": {"k": 1}}])
     assert "PATCH /api/v1/streams/items" in str(refused.value.hint)
     log.close()
