@@ -26,7 +26,7 @@ from operators.segments.layout import SIDES
 
 #: Lowest manifest format that is read. Formats 1 to 4 are refused. In 1, a family had one chain, and plans
 #: had another encoding. In 2, a filter's number was the place of its bit in a lineage, and terms had no upper
-#: bound of event times. In 3, views could only cut segments by time. Up to 4, Spark's state store held values.
+#: bound of event times. In 3, views could only cut segments by time. Up to 4, Spark's state store held them.
 FORMAT = 5
 #: Format 5 with closed keys. Written only if a stream has a contract.
 FORMAT_WITH_CLOSINGS = 6
