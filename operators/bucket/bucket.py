@@ -277,7 +277,7 @@ class Bucket:
         if plan is not None and plan is not self.plan:
             # All plan versions that take effect before the same batch are applied as one change. The plan
             # of the previous batch decides which rows new queries may use. So a query that leaves in one of
-            # these versions still keeps rows for a query that enters in a later one.
+            # these versions still keeps rows for a query that enters in a later version.
             self.activate(plan, place)
         for record in records:
             if record.horizon is not None:

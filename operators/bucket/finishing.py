@@ -1,4 +1,4 @@
-"""Finishing of keys in one batch: keys that it closes begin to wait, and finished keys become results.
+"""Finishing of keys in one batch: newly closed keys begin to wait, and finished keys become results.
 
     closings of the batch ── due times by rows and windows ── WaitingKeys ── finished keys ── result rows
 

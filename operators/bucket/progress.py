@@ -80,7 +80,7 @@ class ClockProgress:
 
     Attributes:
         times_us: Progress in event time, µs UTC, or None before the first row.
-        orders: Progress in the stream's order, or None before the first row. None if the stream has no order.
+        orders: Progress in the stream's order, or None before the first row or without an order.
     """
 
     times_us: Mapping[int, int | None]

@@ -55,7 +55,8 @@ from operators.slices.sliced_join import SliceState, compact
 Waiting = tuple[frozenset[int], Iterable[Segment]]
 _NOTHING = np.zeros(0, dtype=np.int64)
 _NO_CLOSINGS: Mapping[str, ClosedOpposite] = MappingProxyType({})
-#: The stored rows are searched for rows to remove early once at least one in this many may have got a match.
+#: Stored rows are searched for early removal once at least one row in this many may have got a match since
+#: the last search.
 _WORTH_A_LOOK = 4
 
 

@@ -119,7 +119,7 @@ def load_bucket(
         for side, closed in joins.closed.items():
             facts = document.get("closed", {}).get(family.id, {}).get(side)
             if facts is None:
-                continue  # stored by a version of Sluice in which such joins used no contract
+                continue  # stored by a version of Sluice whose outer, semi and anti joins ignored contracts
             closed.floor_us, closed.newest_us, closed.unpurged, closed.dead, *last, ids = facts
             # Earlier versions of Sluice stored fewer of these values.
             if last and last[0] is not None:
