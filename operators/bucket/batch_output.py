@@ -23,13 +23,14 @@ class BatchOutput:
         late: Late rows per stream id.
         filters: PACK's counters per distinct filter and partition; each partition sends its counters to one
             bucket.
-        keys: Counters of the keys of this bucket's rows.
-        violating: Kept columns of the rows that broke a promise, per stream id, family id and side.
+        keys: Counters of the keys of this bucket's new rows.
+        violating: Rows that broke a promise of their stream, with the columns of ``kept_columns``, per stream
+            id, family id and side.
         received: Counts of punctuations from the partitions that report to this bucket.
-        exchanged: Pairs that go to other buckets, which join them in the next batch.
+        exchanged: Pairs that are sent to other buckets, which join them in the next batch.
         pack_us: CPU time of the partitions that sent their counters to this bucket, µs.
-        began_us: Start time of the earliest partition that sent its counters to this bucket, µs UTC; None if
-            no partition did.
+        began_us: Start time of the earliest partition that sent its counters to this bucket, µs UTC, or None
+            if no partition sent its counters to this bucket.
     """
 
     results: dict[str, pa.RecordBatch] = field(default_factory=dict)
@@ -44,7 +45,7 @@ class BatchOutput:
     began_us: int | None = None
 
     def add_results(self, family: str, rows: pa.RecordBatch, routes: RouteCounts) -> None:
-        """Add pairs to the results of a family; earlier pairs may have other queries and columns."""
+        """Add pairs to a family's results; the pairs already there may have other queries and columns."""
         if family in self.results:
             parts = [pa.Table.from_batches([each]) for each in (self.results[family], rows)]
             whole = pa.concat_tables(parts, promote_options="default").combine_chunks()
@@ -53,7 +54,7 @@ class BatchOutput:
         self.results[family], self.routes[family] = rows, routes
 
     def exchanged_rows(self) -> Counter[str]:
-        """Return the number of pairs that go to other buckets, by the id of the family that takes them."""
+        """Return the number of pairs sent to other buckets, by the id of the family that joins them next."""
         rows = Counter[str]()
         for part in self.exchanged:
             rows[part.family] += part.rows.num_rows

@@ -1,8 +1,8 @@
-"""A bucket: all families' joins for the keys that hash to it, with the watermarks of all streams.
+"""A bucket: the joins of all families for the keys that hash to the bucket, and all streams' watermarks.
 
-Every bucket sees every header and every control record. So all buckets agree on watermarks and on the plan at
-every batch without communication, and a replayed batch repeats its first run. The order in a batch is:
-control records, lateness, joins, watermarks.
+Every bucket reads every header and every control record. So all buckets agree on watermarks and on the plan
+in every batch without communication, and a replayed batch repeats its first run. A batch applies its control
+records, advances the watermarks, drops rows that were late when it began, and then joins the other rows.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class StreamState:
 
     Attributes:
         watermark: Event-time progress.
-        rows: Rows of this batch.
-        rejected_rows: Rows of this batch without an event time.
-        late_rows: Late rows of this batch, counted by the bucket that received the possibly late rows
-            (``Payload.suspects``).
-        order: Progress in the stream's order; None if the stream has no order.
-        horizon_us: Event time below which rows were evicted before their windows ended, µs UTC; None if no
-            rows were.
+        rows: Number of rows in this batch.
+        rejected_rows: Number of rows in this batch that have no event time.
+        late_rows: Number of late rows in this batch, counted only in the bucket to which PACK sent the rows
+            that may be late (``Payload.suspects``).
+        order: Progress in the stream's order, or None if the stream has no order.
+        horizon_us: Event time below which rows were evicted before their windows ended, µs UTC, or None if
+            no row was evicted early.
     """
 
     watermark: Watermark
@@ -78,21 +78,23 @@ class Bucket:
     """State of one bucket.
 
     Attributes:
-        plan: Plan in force; None before the first plan.
+        plan: Plan in force, or None before the first plan.
         streams: State per stream id.
         families: Joins per family id.
-        terms: Terms of the held rows (``operators.lineage.entitlement``) per family id, side and query id.
+        terms: Conditions under which a query may use rows from before its activation
+            (``operators.lineage.entitlement``), per family id, side and query id.
         next_batch: Number of the next batch.
-        slack_us: Replaces the slack of every family, for tests; 0 splits segments at every boundary exactly.
+        slack_us: Slack that replaces the slack of every family, for tests, µs, or None. With 0, segments are
+            split exactly at every boundary.
         plan_changed: Whether this batch put another plan in force.
         closed_groups: Groups that are emitted in this batch, per family id.
         late_groups: Ids of families whose groups are not emitted before the next batch.
-        last_pairs: Pairs of rows that were still waiting for their place in the order, made for the queries
-            that leave in this batch, per family id.
+        last_pairs: Last pairs for the queries that leave in this batch, per family id: pairs of rows that
+            were still waiting for their place in the order.
         late_rows: Ids of families whose rows are not joined before the next batch.
-        arrived: Watermark and newest event time of exchanged intermediates by id, as of the batch that sent
-            their pairs (``operators.steps.exchange``).
-        exchange_files: Stored ids of the pairs that the last batch sent to other buckets.
+        arrived: Watermark and newest event time of each exchanged intermediate, by its id. Both are those of
+            the batch that sent the intermediate's pairs (``operators.steps.exchange``).
+        exchange_files: Stored ids of the pairs that this bucket sent to other buckets in the last batch.
         restarted: Ids of families that restart their counts of rows in this batch.
     """
 
@@ -119,7 +121,8 @@ class Bucket:
             exchanged: Pairs that other buckets sent to this bucket in the previous batch.
 
         Returns:
-            Results, late rows and counts; the slices keep the counts of this batch until the next batch.
+            Results, late rows and counters. The counters of the slices stay in the slices until the next
+                batch.
         """
         ordered = sorted(payloads, key=lambda p: p.order)
         batch = ordered[0].batch
@@ -127,7 +130,7 @@ class Bucket:
         self.closed_groups, self.late_groups = {}, frozenset()
         self.last_pairs, self.late_rows = {}, frozenset()
         self.restarted = frozenset()
-        # (number of this bucket, number of buckets): every payload with rows contains it.
+        # The place is (number of this bucket, number of buckets). Every payload with rows contains it.
         place = next((p.place for p in ordered if p.place is not None), (0, 1))
         control = [text for p in ordered for text in p.control]
         heartbeats, promises, pulled = self._apply_control(control, place)
@@ -214,7 +217,7 @@ class Bucket:
         return output
 
     def _received(self, promises: Sequence[Promises], place: tuple[int, int]) -> Iterator[StreamPunctuations]:
-        """Count all punctuations in control records, and unused ones; one bucket counts each of them."""
+        """Count punctuations in control records, and those that no family uses, for this bucket's streams."""
         used = {
             (stream_id, contract.on)
             for joins in self.families.values()
@@ -232,7 +235,7 @@ class Bucket:
         return self._reached(self.plan).times_us
 
     def clocks(self, family: FamilyPlan) -> dict[str, int | None]:
-        """Return each side's progress on a family's clock: its watermark, or its progress in the order."""
+        """Return each side's progress on a family's clock: event time, or the order of an ordered family."""
         return self._reached(self.plan).sides(family)
 
     def _reached(self, plan: Plan | None) -> ClockProgress:
@@ -248,7 +251,7 @@ class Bucket:
         return ClockProgress.of(plan, times, orders, latest, {i: at[1] for i, at in self.arrived.items()})
 
     def _setting_out(self) -> dict[int, tuple[int | None, int | None]]:
-        """Return ``arrived`` for this batch: times of exchanged intermediates, as of the previous batch."""
+        """Return the value of ``arrived`` for this batch, from the watermarks after the previous batch."""
         if self.plan is None:
             return {}
         reached = setting_out(self.plan, self._reached(self.plan).times_us, least)
@@ -256,14 +259,14 @@ class Bucket:
         return {made: (reached[made], newest[made]) for made in reached}
 
     def compile(self, family: FamilyPlan, plan: Plan) -> CompiledFamily:
-        """Compile a family of a plan with the terms known to this bucket."""
+        """Compile a family of a plan with this bucket's ``terms``."""
         terms = self.terms.get(family.id, {side: {} for side in SIDES})
         return compile_family(family, plan.version, plan_streams(plan), terms, self.slack_us)
 
     def _apply_control(
         self, texts: Sequence[str], place: tuple[int, int]
     ) -> tuple[list[tuple[int, int]], list[Promises], set[int]]:
-        """Apply control records; return heartbeats, punctuations, and ids of queries with a ``Pull``."""
+        """Apply control records; return their heartbeats, punctuations, and ids of queries to ``Pull``."""
         records = [decode(BucketRecord, text.encode()) for text in texts]
         plan = self.plan
         for record in records:
@@ -273,8 +276,8 @@ class Bucket:
                 plan = record.plan
         if plan is not None and plan is not self.plan:
             # All plan versions that take effect before the same batch are applied as one change. The plan
-            # before the batch decides which rows are held. So a query that leaves in one of these versions
-            # still holds rows for a query that enters in the next version.
+            # of the previous batch decides which rows new queries may use. So a query that leaves in one of
+            # these versions still keeps rows for a query that enters in a later version.
             self.activate(plan, place)
         for record in records:
             if record.horizon is not None:
@@ -295,7 +298,7 @@ class Bucket:
         return moved, promises, {record.pull.query_id for record in records if record.pull is not None}
 
     def _leave_behind(self, horizon: Horizon) -> None:
-        """Remove the rows of a stream below a horizon from the state."""
+        """Remove the rows of a stream whose event times are below a horizon from the state."""
         # A stream may be removed in the batch that brings its last horizon.
         if (stream := self.streams.get(horizon.stream_id)) is not None:
             stream.horizon_us = max(horizon.time_us, stream.horizon_us or horizon.time_us)
@@ -303,10 +306,10 @@ class Bucket:
                 joins.leave_behind(horizon.stream_id, horizon.time_us)
 
     def activate(self, plan: Plan, place: tuple[int, int] = (0, 1)) -> None:
-        """Put a plan version in force, before the batch's rows: queries leave and enter, families migrate.
+        """Put a plan version in force before the batch's rows are joined, and migrate all families to it.
 
         Args:
-            plan: The version.
+            plan: The plan version.
             place: Number of this bucket, and the number of buckets.
         """
         before = self.plan.version if self.plan is not None else 0
@@ -315,7 +318,7 @@ class Bucket:
         for stream in plan.streams:
             state = self.streams.setdefault(stream.id, StreamState(Watermark(stream.lateness_us)))
             state.order = following(state.order, former_orders.get(stream.id), stream.order)
-        # Stream ids are never given twice, so a removed stream does not return.
+        # A stream's id is never used again, so the state of a removed stream is not needed any more.
         self.streams = {stream.id: self.streams[stream.id] for stream in plan.streams}
         families = {}
         reached, newest = self._reached(plan), self._newest(plan)
@@ -396,7 +399,7 @@ class Bucket:
         self.last_pairs = last_pairs(part, joins, place, reached, self._newest(part))
 
     def _let_rest(self, plan: Plan, families: Mapping[str, FamilyJoins]) -> None:
-        """Make the intermediate pairs that families store from now on, but did not store before."""
+        """Make and store the intermediate pairs of families that did not store them under the last plan."""
         makers = makers_again([joins.family.plan for joins in self.families.values()])
         again = PairsAgain.of(families, plan.families, plan.version)
         for family in in_order(plan.families) if makers else ():
@@ -416,15 +419,16 @@ class Bucket:
         reached: Mapping[str, int | None],
         newest: Mapping[str, int | None],
     ) -> tuple[Terms, Marks]:
-        """Return the terms of each query's held rows, and the rows whose lineage gets the query's bit.
+        """Return the terms of each query, and for each new lineage bit the terms that the bit replaces.
 
-        All buckets know the same watermarks and plans, so all of them find the same terms. A worker therefore
+        All buckets know the same watermarks and plans, so they all compute equal terms. A worker therefore
         compiles a family once for all its buckets.
         """
         known = self.terms.get(family.id, {side: {} for side in SIDES})
         terms: Terms = {side: {} for side in SIDES}
         marks: Marks = {side: {} for side in SIDES}
         # Rows that wait for their place in the order are joined long after the other stream has passed them.
+        # So in such a family a term is kept even when the other stream has passed all its rows.
         sorts = family.memory.sorts or (former is not None and former.family.plan.memory.sorts)
         for side, other in (("a", "b"), ("b", "a")):
             opposite = reached[other]
@@ -483,5 +487,5 @@ class Bucket:
 
 
 def total_rows(bucket: Bucket) -> int:
-    """Return the rows held in all joins of a bucket."""
+    """Return the number of rows that all joins of a bucket hold."""
     return sum(len(s) for joins in bucket.families.values() for s in joins.segments())

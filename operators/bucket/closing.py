@@ -1,12 +1,12 @@
-"""Closings of one batch in one family of a bucket, around its joins.
+"""Closings of keys in one batch, in one family of a bucket: their effects before and after the joins.
 
-    before the joins   a row behind a closing of its key breaks a promise and is removed from the batch
+    before the joins   a row that follows a closing of its key breaks a promise and is removed from the batch
                        a row whose key the other side closed in an earlier batch probes, but is not stored
-    after the joins    the batch's own closings are remembered, old ones forgotten, and stored rows of closed
-                       keys are purged from time to time
+    after the joins    the closings that arrived with the batch are remembered, old closings are forgotten,
+                       and stored rows of closed keys are purged from time to time
 
-A batch's own closings take effect after its joins, because rows of the two streams have no order relative to
-each other: a row of the other side may be before or after the closing.
+The closings that arrive with a batch take effect after its joins, because the rows of the two streams have no
+order relative to each other: a row of the other side may be before or after the closing.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ from operators.segments.encoding.row_codec import KEY
 from operators.segments.layout import SIDES, SideLayout
 from operators.segments.segment import Segment
 
-#: Rows that arrive in a file are stored by a link to the file. If some are dropped, all others must be
-#: written. This pays if at least one row in this many is dropped. Otherwise the rows are purged later.
+#: Rows that arrive in a file are stored by a link to the file. If some of the rows are dropped, the remaining
+#: rows must be written. This pays if at least one row in this many is dropped. Otherwise the rows that could
+#: be dropped are stored, too, and purged later.
 WORTH_A_WRITE = 8
 
 
@@ -51,11 +52,12 @@ class BatchClosings:
 
     Attributes:
         joins: Joins of the family.
-        arrived: Closings per side that arrived with the batch, or None.
+        arrived: Closings per side that arrived with the batch, or None for a side without closings.
         extended: Closings per side that must be remembered longer because rows of the other side arrived.
-        finished: Keys that are finished at the end of the batch (``WaitingKeys.finish``); None if there are
-            none.
-        ended: New rows per side that belong in this bucket and whose key was closed before the batch.
+        finished: Keys that are finished at the end of the batch (``WaitingKeys.finish``), or None if no key
+            is finished.
+        ended: New rows per side that this bucket would store, but whose key the other side closed before the
+            batch.
         pulled: Whether a control record requests the result punctuations that are ready.
     """
 
@@ -75,14 +77,14 @@ class BatchClosings:
         promises: Sequence[Promises],
         place: tuple[int, int],
     ) -> Self | None:
-        """Return the closings of a batch; None if neither side can close a key.
+        """Return the closings of a batch, or None if neither side can close a key.
 
         Args:
             joins: Joins of the family.
             payloads: Payloads of the batch.
             late_limits: Watermark per side at the end of the previous batch.
             promises: Punctuations of control records; each takes effect after all rows of the batch.
-            place: Number of the bucket, and of all buckets.
+            place: Number of this bucket, and the number of buckets.
         """
         if not joins.closed:
             return None
@@ -105,12 +107,12 @@ class BatchClosings:
     def without_violating(
         self, side: str, came: Segment, place: tuple[int, int]
     ) -> tuple[Segment | None, pa.RecordBatch | None]:
-        """Return the rows of a side that break no promise, and the kept columns of the violating rows.
+        """Separate new rows that break no promise from violating rows, of which some columns are returned.
 
         Args:
             side: ``a`` or ``b``.
             came: New rows that are not late.
-            place: Number of the bucket, and of all buckets.
+            place: Number of this bucket, and the number of buckets.
 
         Raises:
             PromiseBroken: A row breaks a promise, and the stream's contract says to stop.
@@ -128,7 +130,7 @@ class BatchClosings:
         rows = came.filter(broken)
         if closed.contract.stops:
             raise PromiseBroken(closed.contract.stream, self._shown_key(side, rows), int(rows.pos[0]))
-        # A row is sent to all buckets of its key, but is counted in one.
+        # A row is sent to all buckets of its key, but is counted in only one of them.
         own = self.joins.family.fragments.place(rows.key, rows.pos, *place).female
         if own is not None:
             rows = rows.filter(own)
@@ -138,12 +140,12 @@ class BatchClosings:
         return (remaining if len(remaining) else None), (kept_columns(layout, rows) if len(rows) else None)
 
     def resting(self, side: str, came: Segment, females: Segment | None) -> Segment | None:
-        """Return the new rows of a side that are to be stored in this bucket.
+        """Return the new rows of a side to store in this bucket, without rows whose key is closed.
 
         Args:
             side: ``a`` or ``b``.
-            came: New rows that take part.
-            females: Rows of ``came`` that belong in this bucket.
+            came: New rows that break no promise.
+            females: Rows of ``came`` that are stored in this bucket if their key is not closed.
         """
         other = "b" if side == "a" else "a"
         closed = self.joins.closed.get(other)
@@ -154,8 +156,8 @@ class BatchClosings:
         if not meets_nobody.any():
             return females
         if not closed.lasts:
-            # Use all new rows, whichever bucket stores them, so that all buckets of a key forget its closing
-            # at the same time.
+            # Use all new rows, even those that another bucket stores, so that all buckets of a key forget
+            # the closing of the key at the same time.
             self.extended[other].append(closings_of(came, layout, meets_nobody))
         if females is None or not len(females):
             return females
@@ -184,8 +186,8 @@ class BatchClosings:
             before: Watermark per side at the end of the previous batch.
             watermarks: Watermark per side at the end of the batch.
             newest_us: Newest event time per side so far.
-            place: Number of the bucket, and of all buckets.
-            finish: Whether finished keys may be emitted now; otherwise a later batch emits them.
+            place: Number of this bucket, and the number of buckets.
+            finish: Whether finished keys may be emitted in this batch; if False, a later batch emits them.
         """
         wait_for_keys(self.joins, self.arrived, newest_us, place)
         finish = finish and self._propagates(before, watermarks)
@@ -199,7 +201,8 @@ class BatchClosings:
             other = "b" if side == "a" else "a"
             slices = [state for chain in self.joins.chains.values() for state in chain.slices[other]]
             closed.count_open([s for state in slices for s in state.segments], self.arrived[side])
-            # A key that is finished but not emitted yet must not return as a new one.
+            # The closing of a finished key is remembered until the key is emitted. Otherwise a second closing
+            # of the key would make the key wait and finish again.
             if self.joins.waiting is None or finish:
                 # Forget before remembering, so that forgotten closings are not merged with remembered ones.
                 closed.forget(self._forgotten_until(side, watermarks))
@@ -244,13 +247,13 @@ class BatchClosings:
 
 
 def _least(watermarks: Mapping[str, int | None]) -> int | None:
-    """Return the lower watermark; None if either is unknown."""
+    """Return the lower watermark, or None if the watermark of one side is unknown."""
     known = [time for time in watermarks.values() if time is not None]
     return min(known) if len(known) == len(watermarks) else None
 
 
 def kept_columns(layout: SideLayout, rows: Segment) -> pa.RecordBatch:
-    """Return the columns that the family's queries or key read, and position and event time."""
+    """Return rows with the columns that the family's queries or key read, their position and event time."""
     names = [name for name in layout.types if name in layout.kept(rows) or name in layout.key]
     columns = [*(layout.read(rows, name) for name in names), pa.array(rows.pos)]
     columns.append(layout.read(rows, layout.event_time))
@@ -264,12 +267,12 @@ def decoded_promise(promises: Promises) -> pa.Table:
 
 
 def _closings(joins: FamilyJoins, side: str, promises: Promises, place: tuple[int, int]) -> pa.RecordBatch:
-    """Return the keys of a bucket that a control record closes on one side."""
+    """Return the closings of one side that a control record contains, for the keys of this bucket."""
     family, layout = joins.family, joins.family.layouts[side]
     table = decoded_promise(promises)
     own = promises.stream_id == (family.plan.stream_a if side == "a" else family.plan.stream_b)
     if not own or frozenset(promises.on) != family.contracts[side].on:
-        # Use an empty table with the same columns: these punctuations close no key of this side.
+        # These punctuations close no key of this side. So use an empty table with the columns of the key.
         table = pa.table({name: pa.array([], arrow_type(layout.types[name])) for name in layout.key})
     below = table.column(BELOW).combine_chunks() if BELOW in table.column_names else None
     pos = np.full(table.num_rows, BEHIND_ALL, dtype=np.int64)

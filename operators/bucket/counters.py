@@ -1,7 +1,7 @@
 """Counters of a bucket for the manifest of a batch.
 
-Everything is counted where the work is done: slices count as they work (``slices.sliced_join``), PACK
-counts rows per filter as it evaluates them, and keys are counted on rows that are sorted by key.
+Work is counted where it is done: slices count their own work (``slices.sliced_join``), and PACK counts the
+rows of each filter while it evaluates the filter. Keys are counted in rows that are sorted by key.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 from operators.slices.sliced_join import SliceCounts, SliceState
 
-#: Number of intervals into which the event times of held rows are divided. With more intervals, fewer rows
-#: are evicted too early.
+#: Number of intervals into which the event times of a stream with a state cap are divided. With more
+#: intervals, fewer rows are evicted earlier than the cap requires.
 _PARTS = 64
-#: Approximate maximum number of rows per stream and bucket whose event times are read.
+#: Approximate maximum number of rows per stream and bucket whose event times are sampled for a state cap.
 _SAMPLE = 8192
 
 _WORK_NAMES = tuple(field.name for field in fields(SliceCounts))
@@ -78,7 +78,8 @@ def slice_table(families: Mapping[str, FamilyJoins], clocks: Clocks) -> SliceTab
 
 
 def _held(slices: Sequence[SliceState], rows_of: Mapping[str, int]) -> dict[str, Sequence[int] | Int64s]:
-    """Count what slices hold, int64[slices] per counter; of a thousand slices most are empty."""
+    """Count the rows, segments and bytes that each slice holds: int64[slices] per counter."""
+    # Empty slices are skipped: of a thousand slices, most are empty.
     held = {name: np.zeros(len(slices), dtype=np.int64) for name in _HELD_NAMES}
     for number, state in enumerate(slices):
         if not state.segments:
@@ -95,9 +96,9 @@ def _held(slices: Sequence[SliceState], rows_of: Mapping[str, int]) -> dict[str,
 
 
 def absence_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Iterator[AbsenceCounters]:
-    """Yield the number of rows found without a match in the last batch, and of undecided rows.
+    """Yield two counts: rows for which the last batch found that they have no match, and undecided rows.
 
-    In a family with windows of rows, the undecided rows are those that wait for their ranks.
+    In a family with windows of rows, a row is undecided while it waits for its rank.
 
     Args:
         families: Joins per family id, as a bucket has them.
@@ -119,7 +120,7 @@ def absence_counters(families: Mapping[str, FamilyJoins], clocks: Clocks) -> Ite
 
 
 def unmatched_counters(families: Mapping[str, FamilyJoins]) -> Iterator[UnmatchedCounters]:
-    """Yield the number of unmatched rows that a bucket added to each outer join in the last batch.
+    """Yield, for each outer join, the number of unmatched rows that the last batch added to its results.
 
     Args:
         families: Joins per family id, as a bucket has them.
@@ -205,7 +206,7 @@ def held_times(families: Mapping[str, FamilyJoins], streams: Iterable[Stream]) -
         rows = sum(len(segment) for segment in held)
         if not rows:
             continue
-        # Segments are sorted by key, so every nth row is a fair sample of the event times.
+        # Segments are sorted by key and not by time, so every nth row gives a fair sample of the event times.
         step = rows // _SAMPLE + 1
         times = np.concatenate([_times(segment, step) for segment in held])
         cuts = np.quantile(times, np.linspace(0, 1, _PARTS + 1), method="lower")
@@ -251,7 +252,7 @@ def memory_counters(families: Mapping[str, FamilyJoins]) -> Iterator[MemoryCount
 
 
 def _rows_of_values(families: Mapping[str, FamilyJoins]) -> Mapping[str, int]:
-    """Count, per stored value, the rows of all segments made from it; families may share a patch."""
+    """Count, per stored value, the rows of all segments that use it, in all families."""
     rows: dict[str, int] = {}
     for joins in families.values():
         for segment in joins.segments():
@@ -277,8 +278,8 @@ def key_counters(family_id: str, side: str, key: Int64s, home: Bools | None) -> 
         family_id: The family.
         side: ``a`` or ``b``.
         key: int64[n], ascending, keys of the new rows.
-        home: bool[n], rows whose key is counted in this bucket; None: all rows. Each key is counted in only
-            one bucket.
+        home: bool[n], rows whose key is counted in this bucket, or None for all rows. Each key is counted in
+            only one bucket.
     """
     counted = key if home is None else key[home]
     ends = np.append(np.flatnonzero(counted[1:] != counted[:-1]) + 1, len(counted))

@@ -1,4 +1,4 @@
-"""One family's part of a batch in one bucket: the rows that take part, their place, and the pairs they make.
+"""One family's part of a batch in one bucket: which new rows are joined and stored, and the pairs they make.
 
 payloads, or pairs of the step before ── without late, disordered, violating rows ── males, females ── pairs
 """
@@ -47,20 +47,20 @@ class FamilyBatch:
         joins: Joins of the family.
         payloads: Payloads of the batch, in order.
         version: Plan version in force.
-        place: Number of the bucket, and of all buckets.
+        place: Number of this bucket, and the number of buckets.
         before: Progress of each side on the family's clock when the batch began.
         reached: Progress of each side on the family's clock at the end of the batch.
         newest: Greatest clock value of each side's rows so far.
-        closings: Closings of the batch; None if no side can close a key.
-        handed: Pairs made by earlier steps, by the stream id of the intermediate.
-        exchanged: Pairs that other buckets sent in the previous batch.
+        closings: Closings of the batch, or None if no side can close a key.
+        handed: Pairs made by earlier steps in this batch, by the stream id of the intermediate.
+        exchanged: Pairs that other buckets sent to this bucket in the previous batch.
         again: Recomputes the pairs that are not stored.
-        held_back: Highest watermark by which rows may be purged, by family id; families without a limit
-            have no entry.
+        held_back: Highest watermark by which a family may purge rows, by family id. Families without such a
+            limit have no entry.
         idle: Ids of streams from which no row is expected for now.
         groups_wait: Whether groups that are ready are emitted in the next batch instead of this one.
-        earlier: Rankings of the earlier families in which the rows of a side got their ranks, by side.
-        rows_wait: Whether all rows of streams wait until the next batch; pairs of earlier steps do not wait.
+        earlier: Rankings of earlier families that gave the rows of a side their ranks, by side.
+        rows_wait: Whether all rows of streams wait until the next batch. Pairs of earlier steps never wait.
     """
 
     joins: FamilyJoins
@@ -84,7 +84,7 @@ class FamilyBatch:
         """Run the batch through the joins of the family.
 
         Args:
-            output: Receives the key counters of the rows, and the rows that break a promise.
+            output: Receives the counters of the new rows' keys, and the rows that break a promise.
 
         Returns:
             The pairs of the batch.
@@ -152,7 +152,7 @@ class FamilyBatch:
 
         Args:
             pairs: The pairs.
-            table: The pairs as a table; None if there are none.
+            table: The pairs as a table, or None if there are no pairs.
         """
         groups = self.joins.groups
         if groups is None:
@@ -174,11 +174,11 @@ class FamilyBatch:
     def results(
         self, pairs: PairTable, table: pa.RecordBatch | None, batch: int
     ) -> tuple[pa.RecordBatch, RouteCounts] | None:
-        """Return pairs and result punctuations as result file rows, with routes; None if there are none.
+        """Return pairs and result punctuations as result file rows, with their routes.
 
         Args:
             pairs: The pairs.
-            table: The pairs as a table; None if there are none.
+            table: The pairs as a table, or None if there are no pairs.
             batch: Batch number.
         """
         found = [] if table is None else [(table, pairs.routes())]
@@ -196,7 +196,7 @@ class FamilyBatch:
         return plan.stream_a if side == "a" else plan.stream_b
 
     def _came(self, side: str, output: BatchOutput) -> Segment | None:
-        """Return the new rows of a side that take part, sorted by key."""
+        """Return the new rows of a side that are not late and break no promise, sorted by key."""
         joins, family = self.joins, self.joins.family
         stream_id = self._stream(side)
         if is_exchanged(stream_id):
@@ -216,7 +216,7 @@ class FamilyBatch:
         return came
 
     def _in_place(self, side: str, came: Segment | None) -> list[Segment | None]:
-        """Return the rows of a side to join in this batch, at least one entry; the other rows wait."""
+        """Return the rows of a side to join in this batch, or [None]; store the rows that must wait."""
         waiting = self.joins.sorting[side]
         stays = self.rows_wait and not is_intermediate(self._stream(side))
         waiting.taken = 0
@@ -234,7 +234,7 @@ class FamilyBatch:
     def _sorts(self, side: str) -> bool:
         """Return whether rows of a side wait until no earlier row can arrive.
 
-        Rows of an intermediate arrive in order if the previous step has sorted its rows.
+        Rows of an intermediate never wait, because the previous step has already sorted its rows.
         """
         stream = self._stream(side)
         sorts = self.joins.family.plan.memory.sorts and stream not in self.idle
@@ -251,24 +251,25 @@ class FamilyBatch:
     def _placed(
         self, side: str, came: Segment | None, output: BatchOutput
     ) -> tuple[Segment | None, Segment | None]:
-        """Return the new rows that probe in this bucket, and those stored in it; count the keys of all."""
+        """Return the new rows that probe in this bucket, and the new rows to store in it; count all keys."""
         if came is None:
             return None, None
         family = self.joins.family
         placed = family.fragments.place(came.key, came.pos, *self.place)
         resting = self._resting(side, came, placed)
         output.keys.append(key_counters(family.plan.id, side, came.key, placed.home))
-        # A row whose match is checked (outer, semi and anti joins) takes part in one bucket, where it meets
-        # all its partners.
+        # Outer, semi and anti joins check whether a row has a match. Such a row probes in only one bucket,
+        # which holds all its partners.
         probing = resting if side == family.plan.spread_side else came
         if self.closings is not None:
             return probing, self.closings.resting(side, came, resting)
         return probing, resting
 
     def _resting(self, side: str, came: Segment, placed: Placed | None = None) -> Segment:
-        """Return the new rows of a side that are stored in this bucket."""
+        """Return the new rows of a side to store in this bucket."""
         plan, fragments = self.joins.family.plan, self.joins.family.fragments
-        # Pairs stay in their bucket, so the rows that they may match go to all buckets of a key.
+        # Pairs of an earlier step stay in the bucket that made them. So the rows of the other side, which
+        # these pairs may match, are stored in all buckets of their key.
         stays = is_intermediate(plan.stream_a) and not is_exchanged(plan.stream_a)
         if stays or side == copied_side(plan):
             return came
@@ -279,7 +280,8 @@ class FamilyBatch:
         """Return a side's rows from all payloads, except rows whose clock value is below a limit."""
         plan = self.joins.family.plan
         filters = plan.filters_a if side == "a" else plan.filters_b
-        # Bits in PACK's order: PACK and CHAIN use the same plan, which the batch's offset names.
+        # These bits have the order in which PACK wrote them, because PACK and CHAIN use the plan that the
+        # batch's offset names.
         bits = tuple(f.bit for f in filters)
         parts = []
         for rows, file in arrivals(self.payloads, plan.id, side):
@@ -293,7 +295,7 @@ class FamilyBatch:
         return concat(parts) if parts else None
 
     def _keyless(self, side: str) -> Segment | None:
-        """Return the rows of a side that have no key and are not late."""
+        """Return the new rows of a side that have no key and are not late."""
         plan, limit = self.joins.family.plan, self.before[side]
         bits = tuple(f.bit for f in (plan.filters_a if side == "a" else plan.filters_b))
         found = [p.keyless[plan.id, side] for p in self.payloads if (plan.id, side) in p.keyless]
@@ -311,12 +313,12 @@ def last_pairs(
     reached: ClockProgress,
     newest: ClockProgress,
 ) -> dict[str, PairTable]:
-    """Join all rows that wait for their place in the order, without waiting any longer.
+    """Join all rows that wait for their place in the order now, before the order is certain.
 
     Args:
-        plan: Ordered joins (``ordered_joins_of``).
-        families: Joins of the plan's families; they must not be used afterwards.
-        place: Number of the bucket, and of all buckets.
+        plan: Plan with only ordered joins (``ordered_joins_of``).
+        families: Joins of the plan's families. They are changed, and must not be used afterwards.
+        place: Number of this bucket, and the number of buckets.
         reached: Progress of the streams and intermediates of the plan.
         newest: Greatest clock value of each stream and intermediate.
 
@@ -342,7 +344,7 @@ def last_pairs(
             exchanged=(),
             again=again,
             held_back={},
-            # Rows of an idle stream do not wait.
+            # Rows of an idle stream do not wait, so mark all streams as idle.
             idle=frozenset(stream.id for stream in plan.streams),
         )
         pairs = found[family.id] = part.pairs(BatchOutput())
@@ -351,7 +353,7 @@ def last_pairs(
 
 
 def ordered_joins_of(plan: Plan, query_ids: Collection[int]) -> Plan:
-    """Return a plan reduced to some queries, and to the families that join streams by their order."""
+    """Return a plan reduced to the given queries, and to families that join streams by their order."""
     families = []
     for family in plan.families if query_ids else ():
         queries = tuple(query for query in family.queries if query.id in query_ids)

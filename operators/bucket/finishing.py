@@ -1,9 +1,10 @@
-"""Finished keys of one batch: closed keys that begin to wait, and the result punctuations that are emitted.
+"""Finishing of keys in one batch: newly closed keys begin to wait, and finished keys become results.
 
     closings of the batch ── due times by rows and windows ── WaitingKeys ── finished keys ── result rows
 
-A result punctuation is a row of the family's result file. It has no event time, so it follows the results of
-its batch. Like a pair, it has a route, so it is stored once for all its queries.
+A result punctuation states that no later result has a key. It is a row of the family's result file. It has no
+event time, so it follows the results of its batch. Like a pair, it has a route, so it is stored once for all
+its queries.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from operators.lineage.routes import RouteCounts, query_keys, route_numbers
 from operators.segments.encoding.row_codec import KEY
 from operators.segments.layout import SIDES
 
-#: Length of the longest interval whose keys are all finished one by one, even keys without rows.
+#: Maximum number of keys in a closed interval of which each key gets a result punctuation. In longer
+#: intervals, only keys with rows or open groups get one.
 _LISTED_KEYS = 10_000
 
 
@@ -40,15 +42,15 @@ def wait_for_keys(
     newest_us: Mapping[str, int | None],
     place: tuple[int, int],
 ) -> None:
-    """Add the keys that a batch closes to the waiting keys, where they stay until they are finished.
+    """Add the keys that a batch closes to the waiting keys; each key waits until it is finished.
 
     Call this after the batch's joins, and before the batch's closings are remembered.
 
     Args:
         joins: Joins of the family.
-        arrived: Closings of the batch per side, or None.
+        arrived: Closings of the batch per side, or None for a side without closings.
         newest_us: Newest event time per side so far.
-        place: Number of the bucket, and of all buckets.
+        place: Number of this bucket, and the number of buckets.
     """
     waiting = joins.waiting
     if waiting is None:
@@ -102,7 +104,8 @@ def result_punctuations(
     sides: tuple[Literal["a", "b"], ...] = ("a", "b")
     names = [quoted(str(n)) for n in range(len(family.key))]
     columns = [f"{text} AS {quoted(name)}" for name, text in values.items()]
-    # Two keys may have the same number, but the order of a query's results must be unique.
+    # Two keys may have the same number, but each result of a query must have a unique place in their order.
+    # So such keys are numbered.
     apart = f"row_number() OVER (PARTITION BY _key ORDER BY {', '.join(names)}) - 1 AS _pos_b"
     order = ", ".join(["_key", *names])
     text = f"SELECT _key AS _pos_a, {apart}, queries, {', '.join(columns)} FROM finished ORDER BY {order}"
@@ -142,9 +145,9 @@ def result_punctuations(
 
 
 def _single(joins: FamilyJoins, closings: pa.RecordBatch, place: tuple[int, int]) -> pa.RecordBatch:
-    """Return the closings of keys whose home is this bucket; split intervals into single keys.
+    """Return the closings of keys that are counted in this bucket; split intervals into single keys.
 
-    For a long interval, return only the keys that have rows or open groups.
+    Of a long interval (``_LISTED_KEYS``), return only the keys that have rows or open groups.
     """
     key, to = closings.column(KEY).to_numpy(), ends(closings)
     wide = key != to
@@ -173,7 +176,7 @@ def _single(joins: FamilyJoins, closings: pa.RecordBatch, place: tuple[int, int]
 def raise_to_newest(
     newest: np.ndarray[tuple[int, int], np.dtype[np.int64]], places: tuple[Int64s, Codes], ts: Int64s
 ) -> None:
-    """Raise ``newest`` at the place of each row to at least the row's event time."""
+    """Raise the entry of ``newest`` at the place of each row to the row's event time if that is later."""
     np.maximum.at(newest, places, ts)
 
 
@@ -187,9 +190,9 @@ def _due_us(
 ) -> Int64s:
     """Return the other side's watermark at which each key is finished for each query, int64[n, q].
 
-    Under every strategy, the state has all rows that a query may use, until the other side's watermark passes
-    their windows. If several buckets share a key, some of its rows are in other buckets, so the newest event
-    time of the stream is used instead of the newest time of the key's rows.
+    A key is finished for a query once the other side's watermark has passed the window of the key's newest
+    row; until then the state has this row under every strategy. If several buckets share a key, some of its
+    rows are in other buckets, so the newest event time of the stream is used instead of the newest row's.
 
     Args:
         joins: Joins of the family.

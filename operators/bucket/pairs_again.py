@@ -1,14 +1,14 @@
-"""Pairs recomputed for the new rows of a later step that does not store these pairs (MJoin).
+"""Pairs of an earlier step that the next step does not store, recomputed for its new rows (MJoin).
 
-    new rows of C ── rows of A that they may meet ── rows of B that these meet ── rows of (A, B)
+    new rows of C ── rows of A that they may match ── rows of B that match those of A ── rows of (A, B)
 
 A new row of A or B is joined immediately, and its pairs probe the stored rows of C. A new row of C is joined
 with the pairs of all rows of A and B, including new rows. So each combination of A, B and C is made once.
-Rows of A and B leave their slices only when the slowest of the opposite watermarks has passed them
-(``held_back``).
+Rows of A and B leave their slices only when the slowest watermark of all streams that may need them has
+passed them (``held_back``).
 
-Source: MJoin (Viglas, Naughton, Burger, VLDB 2003). Unlike in MJoin, a row of A that several new rows of C
-match is joined with B once for all of them.
+Source: MJoin (Viglas, Naughton, Burger, VLDB 2003). In MJoin, a row of A is joined with B again for each new
+row of C that matches it. Here it is joined with B once per batch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from operators.segments.segment import Segment
 from operators.slices.candidates import Probing, Reach, find_candidates
 from operators.steps.handed_pairs import HandedChunk, HandedPairs
 
-#: Row classes for probes in which the queries of the rows do not matter.
+#: Row classes for probes that ignore which queries may use a row.
 _ALIKE = RowClasses(None, (0,))
 
 
@@ -37,9 +37,9 @@ class PairsAgain:
 
     Attributes:
         families: Joins per family id.
-        makers: Family that makes the rows of side a, by the id of the next family, which does not store them.
+        makers: By the id of a family that does not store its side a: the family whose pairs are that side.
         version: Plan version in force.
-        partials: Number of pairs of equal key that the last call of ``rows`` examined.
+        partials: Number of pairs of rows with equal keys that the last call of ``rows`` examined.
     """
 
     families: Mapping[str, FamilyJoins]
@@ -49,32 +49,32 @@ class PairsAgain:
 
     @classmethod
     def of(cls, families: Mapping[str, FamilyJoins], plans: Sequence[FamilyPlan], version: int) -> PairsAgain:
-        """Return the recomputation of pairs under a plan.
+        """Return an object that recomputes pairs under a plan.
 
         Args:
             families: Joins per family id.
             plans: Families of the plan.
-            version: Its version.
+            version: Version of the plan.
         """
         return cls(families, makers_again(plans), version)
 
     def rows(self, taker: FamilyPlan, males: Segment) -> Segment | None:
-        """Return the rows of side a of a family that new rows of side b may meet; None if there are none.
+        """Recompute the rows of side a that new rows of side b may match, or return None if there are none.
 
         Args:
-            taker: The family.
-            males: New rows of its side b, by key.
+            taker: The family whose side a is not stored.
+            males: New rows of the family's side b, sorted by key.
         """
         behind_us = max(query.w_b_us for query in taker.queries)
         self.partials = 0
         return self._rows(taker, self.makers[taker.id], males, behind_us)
 
     def all_rows(self, taker: FamilyPlan, maker: FamilyPlan) -> Segment | None:
-        """Return all rows of side a of a family, even those that no later row meets; None if there are none.
+        """Recompute all rows of side a of a family, or return None if there are none.
 
         Args:
-            taker: The family.
-            maker: The family that makes them.
+            taker: The family whose side a is recomputed.
+            maker: The family whose pairs are these rows.
         """
         return self._rows(taker, maker, None, 0)
 
@@ -94,14 +94,14 @@ class PairsAgain:
     def _pairs(
         self, joins: FamilyJoins, given: Segment | None, males: Segment | None, behind_us: int
     ) -> Iterator[HandedChunk]:
-        """Yield the pairs that a family hands to the next step.
+        """Yield the pairs that a family passes to the next step.
 
         Args:
-            joins: Its joins.
-            given: Rows of its side a, if they are not stored.
-            males: Later rows. Only pairs whose row of side a may match one of these rows are needed. None:
-                all pairs.
-            behind_us: Largest window on the side of the males.
+            joins: Joins of the family.
+            given: Recomputed rows of the family's side a, or None if side a is stored.
+            males: New rows of a later step: only pairs whose row of side a may match one of these rows are
+                yielded. None: all pairs are yielded.
+            behind_us: Largest window of the males' side, µs.
         """
         for chain in joins.chains.values():
             build = chain.join.again
@@ -130,7 +130,7 @@ class PairsAgain:
     def _met(
         self, resting: Sequence[tuple[Segment, RowClasses]], males: Segment, reach: Reach
     ) -> list[tuple[Segment, RowClasses]]:
-        """Return the stored rows that some male meets, with their classes."""
+        """Return the stored rows that at least one male may match, with their classes."""
         touched = np.zeros(1, dtype=np.int64)
         probed = _probed(resting, males, reach)
         met = {id(each.rows): np.zeros(len(each.rows), dtype=np.bool_) for each in probed}
@@ -143,7 +143,7 @@ class PairsAgain:
 
 
 def _probed(resting: Sequence[tuple[Segment, RowClasses]], males: Segment, reach: Reach) -> list[Probing]:
-    """Return the stored segments that males may meet, with the males."""
+    """Return a probing by the males for each stored segment that they may match."""
     oldest, newest = males.t_min, males.t_max
     return [
         Probing(0, rows, classes, males.key, males.ts, None)
@@ -155,14 +155,14 @@ def _probed(resting: Sequence[tuple[Segment, RowClasses]], males: Segment, reach
 def held_back(
     families: Sequence[FamilyPlan], before: Callable[[FamilyPlan], Mapping[str, int | None]]
 ) -> dict[str, int | None]:
-    """Return the highest watermarks by which rows of both sides may be purged, by family id.
+    """Return, by family id, the highest watermark by which a family may purge the rows of its two sides.
 
-    For new rows of some later streams, the pairs of a family are recomputed. The limit of the family is the
-    slowest watermark of these streams at the start of the batch.
+    The pairs of such a family are recomputed for new rows of later streams. The limit is the slowest of these
+    streams' watermarks at the start of the batch. Families whose pairs are not recomputed have no entry.
 
     Args:
         families: Families of the plan, in the order of their steps.
-        before: Returns the watermark of each side of a family when the batch began.
+        before: Returns the watermark of each side of a family at the start of the batch.
     """
     found: dict[str, int | None] = {}
     makers = makers_again(families)

@@ -1,7 +1,7 @@
 """Progress of streams and intermediates on the clocks of families.
 
-The clock of a family is event time, or the order of its streams if it has no windows. The progress of an
-intermediate follows from the progress of the two sides whose pairs it holds.
+The clock of a family is event time. In a family without windows, it is the order of the family's streams. The
+progress of an intermediate follows from the progress of the two sides of the family that makes its pairs.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from catalog.values.plan import FamilyPlan, Plan
 
 
 def least(a: int | None, b: int | None) -> int | None:
-    """Return the watermark of pairs: every new pair has a new row, not below its side's watermark."""
+    """Return the watermark of pairs of two sides: the lower watermark, or None if a side has none.
+
+    A new pair contains a new row, and no new row is below the watermark of its side.
+    """
     return None if a is None or b is None else min(a, b)
 
 
 def latest(a: int | None, b: int | None) -> int | None:
-    """Return an event time that no pair exceeds."""
+    """Return an event time that no pair of two sides exceeds, given each side's newest event time."""
     return max((time for time in (a, b) if time is not None), default=None)
 
 
@@ -30,14 +33,14 @@ def with_intermediates(
     combined: Callable[[int | None, int | None], int | None],
     arrived: Mapping[int, int | None],
 ) -> dict[int, int | None]:
-    """Return times per stream, extended by the times of the plan's intermediates.
+    """Return the progress of streams, extended by the progress of the plan's intermediates.
 
     Args:
         plan: The plan.
-        times: Time of each of its streams by id, µs UTC; None if a stream has none.
+        times: Time of each stream of the plan by id, µs UTC, or None if the stream has no time yet.
         combined: Returns the time of an intermediate, given the times of sides a and b.
-        arrived: Times of exchanged intermediates by id, as of the previous batch, which sent their pairs. An
-            intermediate without an entry has no time.
+        arrived: Times of exchanged intermediates by id, at the end of the batch that sent their pairs. An
+            exchanged intermediate without an entry has no time.
     """
     found = dict(times)
     taken = taken_intermediates(plan.families)
@@ -55,7 +58,7 @@ def setting_out(
     times: Mapping[int, int | None],
     combined: Callable[[int | None, int | None], int | None],
 ) -> dict[int, int | None]:
-    """Return the times of pairs that are sent to other buckets, by the id of the exchanged intermediate.
+    """Return the progress that exchanged pairs carry to other buckets, by the id of their intermediate.
 
     Args:
         plan: The plan.
@@ -73,11 +76,11 @@ def setting_out(
 
 @dataclass(frozen=True, slots=True)
 class ClockProgress:
-    """Clocks by stream id, including the clocks of intermediates.
+    """Progress of streams and intermediates, by stream id.
 
     Attributes:
-        times_us: Progress in event time, µs UTC; None before the first row.
-        orders: Progress in the order of the stream; None before the first row and without an order.
+        times_us: Progress in event time, µs UTC, or None before the first row.
+        orders: Progress in the stream's order, or None before the first row or without an order.
     """
 
     times_us: Mapping[int, int | None]
@@ -95,13 +98,13 @@ class ClockProgress:
         """Return the progress of streams and of a plan's intermediates.
 
         Args:
-            plan: The plan; None before the first plan.
-            times_us: Event time by stream id.
-            orders: Order by stream id.
-            combined: Returns the event time of an intermediate, given the event times of its two sides. The
-                order progress of an intermediate is always the lower progress of its two sides, since both
-                rows of a pair have the same value.
-            arrived: Event time of exchanged intermediates by id.
+            plan: The plan, or None before the first plan.
+            times_us: Progress in event time by stream id, µs UTC.
+            orders: Progress in the stream's order by stream id.
+            combined: Returns the event time of an intermediate, given the event times of its two sides. In
+                their order, an intermediate always has the lower progress of its two sides, because both rows
+                of a pair have the same value.
+            arrived: Event times of exchanged intermediates by id (``with_intermediates``).
         """
         if plan is None:
             return cls(times_us, orders)
@@ -112,6 +115,6 @@ class ClockProgress:
         )
 
     def sides(self, family: FamilyPlan) -> dict[str, int | None]:
-        """Return the clock of each side of a family."""
+        """Return the progress of each side of a family on the family's clock."""
         clocks = self.orders if family.ordered else self.times_us
         return {"a": clocks[family.stream_a], "b": clocks[family.stream_b]}

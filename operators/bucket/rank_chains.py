@@ -1,7 +1,7 @@
-"""Ranks shared by several families: the first family that has a stream's rows numbers them.
+"""Ranks shared by several families: the first family that joins a stream numbers the stream's rows.
 
-family of A and B      numbers A's rows, hands on pairs with the rank of a
-family of (A, B), C    needs the number of rows of A up to the time of c
+family of A and B      numbers the rows of A, and passes on pairs with the rank of their row a
+family of (A, B), C    needs the number of rows of A up to the time of its row c
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from operators.ranks.ranking import Ranking
 def earlier_rankings(
     plan: FamilyPlan, joins: Mapping[str, FamilyJoins], made_in: Mapping[int, FamilyPlan]
 ) -> dict[str, list[Ranking]]:
-    """Return the rankings that gave the rows of a family their ranks, by side (``FamilyPlan.ranks_of``).
+    """Return the rankings of earlier families that gave a family's rows their ranks, by side.
 
     Args:
-        plan: The family.
+        plan: The family; ``FamilyPlan.ranks_of`` names the columns with ranks.
         joins: Joins by family id.
-        made_in: Result of ``makers``.
+        made_in: Family that makes the pairs of each intermediate (``makers``).
     """
     streams = {"a": plan.stream_a, "b": plan.stream_b}
     return {
@@ -32,7 +32,7 @@ def earlier_rankings(
 
 
 def followers(plan: FamilyPlan, families: Sequence[FamilyPlan]) -> list[FamilyPlan]:
-    """Return the families that need the ranks that a family computes.
+    """Return the later families that use the ranks computed in a family.
 
     Args:
         plan: The family.
@@ -43,9 +43,9 @@ def followers(plan: FamilyPlan, families: Sequence[FamilyPlan]) -> list[FamilyPl
 
 
 def restarted_families(stream_id: int, families: Sequence[FamilyPlan]) -> frozenset[str]:
-    """Return the ids of the families that restart their row counts when a stream's watermark goes back.
+    """Return the ids of the families that restart their row counts when a stream's watermark is reset.
 
-    These are the families with rows of the stream, and all families that share ranks with one of these.
+    A family restarts if it has rows of the stream, or if it shares ranks with a family that restarts.
 
     Args:
         stream_id: The stream.
@@ -69,7 +69,7 @@ def restarted_families(stream_id: int, families: Sequence[FamilyPlan]) -> frozen
 
 
 def _earlier(plan: FamilyPlan, made_in: Mapping[int, FamilyPlan]) -> Iterator[FamilyPlan]:
-    """Yield the families whose pairs a family takes as rows, then their predecessors, and so on."""
+    """Yield the families whose pairs are rows of a family, then the families before these, and so on."""
     for stream_id in (plan.stream_a, plan.stream_b):
         if is_intermediate(stream_id):
             yield made_in[stream_id]
@@ -79,7 +79,10 @@ def _earlier(plan: FamilyPlan, made_in: Mapping[int, FamilyPlan]) -> Iterator[Fa
 def _ranking(
     stream_id: int, column: str, joins: Mapping[str, FamilyJoins], made_in: Mapping[int, FamilyPlan]
 ) -> Ranking:
-    """Return the ranking that filled a column of an intermediate; each step adds a side to its name."""
+    """Return the ranking that filled a column of an intermediate.
+
+    The column's name begins with one side for each step between the ranking and the intermediate.
+    """
     side, _, rest = column.partition(".")
     maker = made_in[stream_id]
     if "." in rest:

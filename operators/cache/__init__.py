@@ -1,4 +1,4 @@
-"""The cache: decoded segments of a worker process, and the views on them.
+"""The cache: decoded segments that a worker process keeps from batch to batch, and views of them.
 
 Doors: segment_cache.
 """

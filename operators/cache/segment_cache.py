@@ -1,8 +1,9 @@
 """Decoded segments of a worker process: the only module-level state of the operators.
 
-A bucket may run on a different worker in each batch, and a worker must decode a segment again even if another
-worker has decoded it. So a worker keeps decoded segments in memory, up to a limit in bytes. The bytes under a
-segment id never change, and ids of different checkpoints are different.
+A worker keeps decoded segments in memory, up to a limit in bytes, because a bucket needs most of its segments
+again in the next batch. If the bucket then runs on another worker, this worker must decode the segments
+again. A cached segment never becomes outdated: the bytes under a segment id never change, and ids of
+different checkpoints are different.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ class CachedSegment:
 
 @dataclass(slots=True, eq=False)
 class SegmentCache:
-    """Least recently used segments, up to a number of bytes.
+    """Cache that drops the least recently used segments when it exceeds a number of bytes.
 
     Attributes:
-        limit_bytes: Bytes of decoded segments kept in this process.
+        limit_bytes: Maximum number of bytes of the segments that are kept.
     """
 
     limit_bytes: int
     _entries: OrderedDict[str, CachedSegment] = field(default_factory=OrderedDict)
     _bytes: int = 0
-    # Source segments of the views of this batch: many views share a few source segments.
+    # Stored segments that views of this batch are made from. Many views are made from a few stored segments.
     _whole: dict[str, Segment] = field(default_factory=dict)
     _patches: dict[str, Patch] = field(default_factory=dict)
     # Memory-mapped files of lazy segments, which do not count as memory of the process.
@@ -53,7 +54,7 @@ class SegmentCache:
         """Return a segment from memory, or read and decode it.
 
         Args:
-            segment_id: Its id.
+            segment_id: Id of the segment.
             read: Returns the bytes stored under an id.
         """
         entry = self._entries.get(segment_id)
@@ -75,7 +76,7 @@ class SegmentCache:
             return self._patches[name]
 
         segment = opened(segment_id, whole, patch)
-        # A segment that has an entry of its own need not be kept here, too.
+        # The segment gets an entry of its own now, so it need not be kept for views, too.
         self._whole.pop(segment_id, None)
         return self.put(segment)
 
@@ -86,7 +87,7 @@ class SegmentCache:
         return self._stored[stored_id]
 
     def bloom(self, stored_id: str, read: Callable[[str], pa.Buffer]) -> Words:
-        """Return a stored filter of keys."""
+        """Return a stored Bloom filter of keys."""
         if stored_id not in self._blooms:
             self._blooms[stored_id] = read_bloom(read(stored_id))
         return self._blooms[stored_id]
@@ -98,7 +99,7 @@ class SegmentCache:
 
     def put(self, segment: Segment) -> CachedSegment:
         """Keep a stored segment in memory and return its entry."""
-        # A replayed batch writes the same ids as its first run.
+        # A replayed batch writes the same ids as its first run, so an entry may exist already.
         replaced = self._entries.pop(segment.id, None)
         if replaced is not None:
             self._bytes -= replaced.segment.stored_bytes
@@ -111,7 +112,9 @@ class SegmentCache:
         return entry
 
     def retain(self, prefix: str, held: Collection[str], stored: Collection[str]) -> None:
-        """Forget segments that a bucket no longer holds, even those dropped in batches on other workers.
+        """Forget the segments that a bucket no longer holds.
+
+        The bucket may have dropped some of them in batches that ran on other workers.
 
         Args:
             prefix: Beginning of the ids of all segments of the bucket.

@@ -1,4 +1,4 @@
-"""Views: the segments that names (``encoding.view_names``) stand for, made from stored values."""
+"""Views of stored segments, made from stored values as their names prescribe (``encoding.view_names``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from operators.segments.segment import Segment
 def opened(
     segment_id: str, segment_of: Callable[[str], Segment], patch_of: Callable[[str], Patch]
 ) -> Segment:
-    """Return the segment that a name stands for.
+    """Return the stored segment or the view that has a name.
 
     Args:
         segment_id: Name of a stored segment or of a view.

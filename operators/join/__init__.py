@@ -1,4 +1,4 @@
-"""The join: a family's chains of slices in one bucket.
+"""The joins of a family in one bucket, each with its chain of slices.
 
 Doors: compiled_family, family_joins, pairs.
 """

@@ -1,26 +1,27 @@
-"""Rows of one family and bucket that wait for a match, and the decisions about them.
+"""Absence: decisions that a row of a family and bucket has no match, for outer, semi and anti joins.
 
                  T_a        opposite watermark passes T_a + 10 s    ... T_a + 30 s
     row a  ------o------------------|---------------------------------|-----------> time
                                     no match: absent for (g1, 10 s)   no match: absent for (g1, 30 s)
 
-A row that passes its side's filter is *absent* for a query if it has no match and can get none any more. No
-later row can match it once the opposite watermark has passed its event time by the query's window on its
+A row that passes its side's filter is *absent* for a query if it has no match and no later row can match it.
+No later row can match it once the opposite watermark has passed its event time by the query's window on its
 side: matches have T_b - T_a < W_a, and every later row of b is at or after b's watermark. The batch that
-moves the watermark that far decides the row, under every strategy, batch size and slack, because the decision
-depends on times, not on the slice that holds the row. If a batch of the other side closes the row's key
-(``operators.closings``), all matches are known at the end of that batch, and the batch decides the row. Rows
-wait in their slices; rows whose key is NULL match nothing and wait in a list of their own. Known matches are
-kept as marks (``join.marks``).
+moves the watermark that far *decides* the row, which means that it finds whether the row is absent. The same
+batch does so under every strategy and slack, because the decision depends on times, not on slices. A batch in
+which the other side closes the row's key (``operators.closings``) decides the row, too, because all matches
+are then known. Rows wait in their slices for this decision. Rows whose key is NULL match nothing and wait in
+a separate list. Known matches are stored as marks (``join.marks``).
 
-    1. rows that the batch decides are looked up before its chains move or drop rows
+    1. before its chains move or drop rows, a batch looks up the rows that it decides
     2. the pairs of the batch add marks
     3. decided rows without a match inside the window become results
 
 Rows that no query needs after their matches are removed early (``leaving.needs``).
 
-A semi join returns a row with its first match, in the order of the union of both streams: by event time, then
-by position. Queries that return a row at the same event time share one result.
+A semi join returns a row at the row's first match. Which match is first depends on the order of the union of
+both streams: by event time, then by position. Queries that return a row at the same event time share one
+result.
 """
 
 from __future__ import annotations
@@ -50,22 +51,23 @@ from operators.segments.layout import SIDES, SideLayout
 from operators.segments.segment import Segment, timestamps
 from operators.slices.sliced_join import SliceState, compact
 
-#: Rows of a side in one join: the ids of the join's queries, and the segments that may have rows to decide.
+#: Ids of the queries of one join, and the segments of a side whose rows may wait to be decided for them.
 Waiting = tuple[frozenset[int], Iterable[Segment]]
 _NOTHING = np.zeros(0, dtype=np.int64)
 _NO_CLOSINGS: Mapping[str, ClosedOpposite] = MappingProxyType({})
-#: Stored rows are searched for early removal once at least one row in this many may have got a match.
+#: Stored rows are searched for early removal once at least one row in this many may have got a match since
+#: the last search.
 _WORTH_A_LOOK = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DueRows:
-    """Rows of one segment that a batch decides, each for a run of neighbouring classes.
+    """Rows of one segment that a batch decides, each for a run of neighbouring judged classes.
 
     Attributes:
         segment: The segment.
         rows: int64[n], indices of the rows in the segment.
-        first: int64[n], first class for which each row is decided; classes are sorted by window.
+        first: int64[n], first class for which each row is decided. Classes are sorted by window.
         last: int64[n], one more than the last class for which each row is decided.
         null: Whether the key of the rows is NULL.
     """
@@ -88,12 +90,12 @@ class Absence:
     Attributes:
         family: The family, compiled under the plan version in force.
         compiled: The outer, semi and anti joins, compiled.
-        marks: Nearest matches per side.
-        keyless: Rows per side whose key is NULL; they stay here until they are decided.
+        marks: Nearest matches of the rows of each side, as segments of marks.
+        keyless: Rows per side whose key is NULL. They stay here until they are decided.
         given: Number of absent rows among the results of the last batch, per side, summed over all queries.
         unmatched: Number of absent rows among the results of the last batch for each outer join, by query id.
-        found: Number of rows per side that got their first match in the last batch, counted once per
-            condition group.
+        found: Number of rows per side that got their first match in the last batch. A row counts once in each
+            condition group in which it got a match.
         unsearched: Number of marks per side added since rows were last searched for early removal.
     """
 
@@ -113,7 +115,7 @@ class Absence:
             yield self.keyless[side]
 
     def take_over(self, former: Absence) -> None:
-        """Continue with the state under the previous plan version."""
+        """Take over the state that another object had under the previous plan version."""
         self.marks, self.keyless, self.unsearched = former.marks, former.keyless, former.unsearched
 
     def due(
@@ -130,13 +132,12 @@ class Absence:
 
         Args:
             held: Rows stored before the batch, per side and join.
-            fresh: New rows per side.
-            keyless: New rows per side without a key; they are added to the attribute ``keyless``.
+            fresh: New rows per side that have a key.
+            keyless: New rows per side without a key. They are added to the attribute ``keyless``.
             before: Watermark per side at the end of the previous batch.
             watermarks: Watermark per side at the end of this batch.
             row_classes: Row classes of the segments.
-            closings: The other side's closings that rows of a side match, for each side whose keys the other
-                side can close.
+            closings: For each side whose keys the other side can close: finds rows whose key is closed.
         """
         found: Due = {}
         ended: dict[int, Int64s] = {}
@@ -189,7 +190,7 @@ class Absence:
 
         Args:
             due: Result of ``due``.
-            pairs: The batch's pairs with their matches; receives the results.
+            pairs: Pairs of the batch with their matches. Absent rows and results of semi joins are added.
             watermarks: Watermark per side at the end of the batch.
             repeated: Sides on which a row with matches may be in several segments in this batch.
         """
@@ -229,11 +230,11 @@ class Absence:
             compact(waiting, UNBOUNDED_US, self.family.lineages[side].live)
 
     def forget_marks(self, side: str, held: Iterable[Segment]) -> None:
-        """Drop the marks of rows that have left: these rows are decided and get no further pairs.
+        """Drop the marks of rows that are not stored any more, because such rows get no further matches.
 
         Args:
-            side: The side.
-            held: Its stored rows.
+            side: Side of the rows.
+            held: All rows of the side that are still stored.
         """
         positions = np.concatenate([_NOTHING, *(segment.pos for segment in held)])
         kept = [segment.filter(np.isin(segment.pos, positions)) for segment in self.marks[side].segments]
@@ -251,7 +252,7 @@ class Absence:
         if opposite_us is None:
             return sum(len(s) for s in segments)
         after = opposite_us - self.compiled.reach_us[side]
-        # Read only the segments that span the time limit.
+        # Read times only in segments that span the limit; in all others, all rows are decided or none is.
         return sum(
             len(s) if s.t_min > after else int(np.count_nonzero(s.ts > after))
             for s in segments
@@ -259,9 +260,9 @@ class Absence:
         )
 
     def forget_undecided(self, side: str, held: Iterable[Segment]) -> None:
-        """Treat the stored rows of a side as decided, because the opposite watermark goes back.
+        """Treat the stored rows of a side as decided, because the opposite watermark is reset.
 
-        Otherwise decided rows would be results again when the watermark passes them a second time.
+        Otherwise rows that are decided already would be results again when the watermark passes them again.
 
         Args:
             side: The side.
@@ -274,11 +275,11 @@ class Absence:
         self.keyless[side].segments = []
 
     def is_look_due(self, side: str, held: int) -> bool:
-        """Return whether enough marks were added to search the rows; if so, restart the count.
+        """Return whether to search stored rows for early removal; if so, count new marks from 0 again.
 
         Args:
             side: Side of the rows.
-            held: Number of its stored rows.
+            held: Number of stored rows of the side.
         """
         if side not in self.compiled.needs or self.unsearched[side] * _WORTH_A_LOOK < max(held, 1):
             return False
@@ -288,7 +289,7 @@ class Absence:
     def early(
         self, side: str, opposite_us: int | None, row_classes: SegmentClasses
     ) -> Callable[[Segment], Bools]:
-        """Return a function that tells which rows of a segment can be removed early.
+        """Return a function that finds the rows of a segment that can be removed early, as bool[n].
 
         Args:
             side: Side of the rows.
@@ -325,7 +326,7 @@ class Absence:
             ahead, behind = known.at(pos)
             first, last = part.first, part.last
             if given:
-                # A row may be stored in several joins.
+                # A row may be stored in several joins, but is a result only once.
                 last = np.where(np.isin(pos, np.concatenate(given)), first, last)
             if len(self.family.joins) > 1:
                 given.append(pos)
@@ -335,8 +336,8 @@ class Absence:
             of_classes += runs.rows(starts, ends)
             if len(row):
                 codes, routes = runs.routes(starts, ends)
-                # The result times of the queries differ only by their windows. Readers of a query add its
-                # window.
+                # For each query, the result time is the row's event time plus the query's window. The row's
+                # event time is stored once for all queries, and readers of a query add its window.
                 times = segment.ts[row]
                 pairs.add(self._chunk(classes.side, routes, codes, segment, row, times, null=part.null))
         self.given[classes.side] += classes.runs.results(of_classes)
@@ -353,14 +354,14 @@ class Absence:
         *,
         repeated: bool,
     ) -> None:
-        """Add the rows with a first match in this batch to the results; ``known`` has earlier matches.
+        """Add the rows that have their first match in this batch to the results of semi joins.
 
         Args:
-            semi: Queries that get the rows.
+            semi: Semi joins that return the rows.
             matched: Segments, each with its rows that have matches in this batch.
-            found: Marks of the rows in ``matched``, in the same order.
+            found: Marks of the rows in ``matched`` in this batch, in the same order.
             known: Marks of earlier batches.
-            pairs: Takes the rows.
+            pairs: Receives the results.
             repeated: Whether a row may be in several of the segments.
         """
         ahead, behind, once = found.ahead, found.behind, None
@@ -397,7 +398,7 @@ class Absence:
 
         Args:
             judged: Side of the rows.
-            routes: Routes of some classes.
+            routes: Routes of the rows.
             codes: int64[n], index into the routes for each row.
             segment: Segment of the rows.
             rows: int64[n], indices of the rows in the segment.
@@ -426,10 +427,10 @@ class Absence:
 
 
 def _nearest_of_all(found: GroupMarks) -> tuple[Int64s, Int64s, Bools]:
-    """Return the nearest matches of rows over all segments; a row may be in several segments.
+    """Return the nearest matches of each row, combined over the several segments that may contain the row.
 
     Returns:
-        int64[n] ahead, int64[n] behind, and bool[n], whether an entry is the first one of its row.
+        int64[n] ahead, int64[n] behind, and bool[n], whether an entry is the first entry of its row.
     """
     _, first, place = np.unique(found.pos, return_index=True, return_inverse=True)
     ahead, behind = (np.full(len(first), NO_MATCH, dtype=np.int64) for _ in range(2))
@@ -451,19 +452,19 @@ def _due_rows(
     ended: Int64s = _NOTHING,
     known: ClosedOpposite | None = None,
 ) -> DueRows | None:
-    """Find rows that the opposite watermark passes by a window, or whose key was closed.
+    """Find rows of a segment that the opposite watermark passes by a window, or whose key was closed.
 
     Return None if there are no such rows.
 
     Args:
-        classes: The classes whose windows count.
+        classes: Judged classes with these windows.
         segment: The segment.
-        then: Opposite watermark up to which the segment's rows are already decided; None before any decision.
-        now: Opposite watermark up to which the rows are decided now; None before the first row.
+        then: Opposite watermark up to which the segment's rows are already decided, or None if no row is.
+        now: Opposite watermark up to which the rows are decided now, or None if it is not known yet.
         row_classes: Row classes of segments.
         null: Whether the key of the rows is NULL.
         ended: Indices of rows that are decided for all windows, because the other side has closed their key.
-        known: Tells which stored rows an earlier closing has decided; None for new rows.
+        known: Finds stored rows that an earlier closing has decided, or None for new rows.
     """
     windows = classes.windows_us
     if not len(segment) or segment.epoch_max < classes.since_version:

@@ -1,4 +1,4 @@
-"""Compiled outer, semi and anti joins, grouped by the pairs they match and the rows they return.
+"""Compiled outer, semi and anti joins: grouped by their conditions, and then by the rows that they return.
 
     query                                   condition group      judged class
     q1  A LEFT JOIN B, 10 s                 g1                   (g1, 10 s)
@@ -6,9 +6,10 @@
     q3  A ANTI JOIN B, 30 s                 g1                   (g1, 30 s)
     q4  A ANTI JOIN B, 30 s, B.v < 5        g2                   (g2, 30 s)
 
-Queries of one *condition group* differ only in their windows. So the nearest matches of a row, ahead and
-behind, are enough to tell for each of these queries whether the row has a match. Queries of one *judged
-class* return the same rows, in the same batch.
+The conditions of the queries of one *condition group* differ only in their windows. A match is *ahead* if
+T_b - T_a >= 0, otherwise *behind*. So the nearest matches of a row, ahead and behind, are enough to find for
+each of these queries whether the row has a match. The queries of one *judged class* return the same rows, in
+the same batch.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class ConditionGroup:
     """Queries with equal conditions, which match the same pairs except for their windows.
 
     Attributes:
-        number: int64 that identifies the conditions; it is the same in every plan version.
+        number: int64 that identifies the conditions. It is the same in every plan version.
         queries: Set of the queries.
     """
 
@@ -57,13 +58,13 @@ class AbsentClasses:
     Attributes:
         side: The side whose rows are checked for matches.
         group: Number of the condition group.
-        since_version: First plan version whose rows are checked for matches.
+        since_version: Only rows processed under this plan version or a later one are checked for matches.
         queries: Set of the queries of all classes.
-        ids: Their ids.
+        ids: Ids of these queries.
         windows_us: int64[k], distance from a row to the opposite watermark at which each class decides it,
             µs.
         outer: For each outer join: its query id, and the index of its class.
-        runs: Runs of neighbouring classes that return the same row.
+        runs: Finds the runs of neighbouring classes that return a row.
     """
 
     side: str
@@ -80,8 +81,9 @@ class AbsentClasses:
 class ClassRuns:
     """Runs of neighbouring judged classes.
 
-    A row that all classes of a run return in one batch is stored once, or a few times. No two classes have a
-    query in common, so the query bits of a run are the difference of two prefix sums.
+    A row that all classes of a run return in one batch is stored once for the whole run, or a few times if
+    the run must be split (``digits``). No two classes have a query in common, so the query bits of a run are
+    the difference of two prefix sums.
 
     Attributes:
         query_ids: Query ids of the family in plan order.
@@ -126,13 +128,13 @@ class ClassRuns:
     def without_match(
         self, first: Int64s, last: Int64s, ahead: Int64s, behind: Int64s
     ) -> tuple[Int64s, Int64s, Int64s]:
-        """Return, for each row, the runs of classes for which it has no match.
+        """Return, for each row, the runs of classes for which the row has no match.
 
         Args:
             first: int64[n], the first class for which each row is decided.
             last: int64[n], one more than the last class for which each row is decided.
-            ahead: int64[n], distance of each row's nearest match ahead (later in time), µs.
-            behind: int64[n], the same behind.
+            ahead: int64[n], distance of each row's nearest match ahead, µs.
+            behind: int64[n], distance of each row's nearest match behind, µs.
 
         Returns:
             int64[m] each: index of the row, first class of the run, and one more than the run's last class.
@@ -144,13 +146,13 @@ class ClassRuns:
         return found
 
     def rows(self, starts: Int64s, ends: Int64s) -> Int64s:
-        """Return how many of the given runs contain each class, int64[k]."""
+        """Return for each class how many of the given runs contain it, int64[k]."""
         classes = len(self.windows_a_us)
         began, ended = (np.bincount(part, minlength=classes + 1) for part in (starts, ends))
         return np.cumsum(began - ended)[:classes]
 
     def results(self, rows: Int64s) -> int:
-        """Return the number of results of all queries, given the number of rows per class."""
+        """Return the number of results, summed over all queries, given the number of rows per class."""
         return int(self._sizes @ rows)
 
     def routes(self, starts: Int64s, ends: Int64s) -> tuple[Int64s, RouteTable]:
@@ -163,9 +165,9 @@ class ClassRuns:
 
 
 def _digits(classes: int, set_bytes: int) -> int:
-    """Return how many digits a run length may have so that all routes fit in ``_MOST_ROUTE_BYTES``.
+    """Return how many digits a run length may have so that all runs' routes fit in ``_MOST_ROUTE_BYTES``.
 
-    For every first class there are 2^(d - 1) run lengths per order of magnitude, where d is the maximum
+    For each first class of a run there are 2^(d - 1) possible lengths per power of 2, where d is the maximum
     number of digits.
     """
     magnitudes = classes.bit_length()
@@ -175,21 +177,21 @@ def _digits(classes: int, set_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SemiClasses:
-    """Semi joins of one condition group and side: each returns a row with its first match.
+    """Semi joins of one condition group and side: each returns a row at the row's first match.
 
-    A match with an earlier row has the event time of the checked row; a match with a later row has the later
-    row's event time. So the nearest match in each direction is the first match, and all queries that return a
-    row at the same time share one result.
+    A match has the later event time of its two rows. So a match with an earlier row is first, and otherwise
+    the nearest match with a later row. For a row of a, later rows are ahead; for a row of b, they are behind.
+    All queries that return a row at the same time share one result.
 
     Attributes:
         side: The side whose rows are checked for matches.
         query_ids: Query ids of the family in plan order.
-        keys: Their keys (``operators.lineage.routes.query_keys``).
+        keys: Keys of these queries (``operators.lineage.routes.query_keys``).
         bounds_a: Distinct windows on a, int64, ascending, µs.
-        bounds_b: The same on b.
-        within_a: Sets of queries whose window contains a match ahead. Set i is for distances that reach i of
-            ``bounds_a``.
-        within_b: The same for matches behind.
+        bounds_b: Distinct windows on b, int64, ascending, µs.
+        within_a: Sets of queries whose window contains a match ahead. Set i is for distances that are at or
+            above i of the values in ``bounds_a``.
+        within_b: Sets of queries whose window contains a match behind, in the same way by ``bounds_b``.
     """
 
     side: str
@@ -222,15 +224,15 @@ class SemiClasses:
         """Return the queries for which rows have their first match in this batch.
 
         Args:
-            ahead: int64[n], distance of the nearest match ahead in this batch, µs.
-            behind: The same behind.
-            known_ahead: Distance of the nearest match ahead in earlier batches.
-            known_behind: The same behind.
+            ahead: int64[n], distance of each row's nearest match ahead in this batch, µs.
+            behind: int64[n], distance of each row's nearest match behind in this batch, µs.
+            known_ahead: int64[n], distance of each row's nearest match ahead in earlier batches, µs.
+            known_behind: int64[n], distance of each row's nearest match behind in earlier batches, µs.
 
         Returns:
-            Two results: for queries whose first match is an earlier row, and for queries whose first match is
-            a later row. Each has int64[n], the index of each row's route (-1 if no query returns the row),
-            and the routes.
+            Two results: one for queries whose first match is an earlier row, and one for queries whose first
+            match is a later row. Each has int64[n], the index of each row's route (-1 if no query returns the
+            row), and the routes.
         """
         reached = [
             np.searchsorted(bounds, distance, side="right")
@@ -267,13 +269,13 @@ class CompiledAbsence:
     """The outer, semi and anti joins of a family.
 
     Attributes:
-        groups: Condition groups per side, of the queries that check rows of this side for matches.
+        groups: Condition groups per side, with the queries that check rows of that side for matches.
         absent: Classes of outer and anti joins per side and condition group.
         semi: Semi joins per side and condition group.
-        silent: Set of the queries that do not return pairs: semi and anti joins.
+        silent: Set of the queries that return rows instead of pairs: semi and anti joins.
         reach_us: Distance per side from a row to the opposite watermark at which all classes have decided the
             row, µs.
-        needs: Needs of each query, in plan order, for each side whose rows may leave early.
+        needs: For each side whose rows may be removed early: how long each query, in plan order, needs rows.
     """
 
     groups: Mapping[str, tuple[ConditionGroup, ...]]
@@ -285,7 +287,10 @@ class CompiledAbsence:
     _of_classes: dict[tuple[str, int], RowNeeds | None] = field(default_factory=dict)
 
     def needs_of(self, side: str, masks: Sequence[int]) -> dict[int, RowNeeds]:
-        """Return the needs of row classes that may leave early, by the set of queries of the class."""
+        """Return how long rows are needed, by the set of queries that they may serve.
+
+        Sets of queries whose rows cannot be removed early have no entry.
+        """
         found = {}
         for mask in set(masks):
             if (side, mask) not in self._of_classes:
@@ -298,17 +303,17 @@ class CompiledAbsence:
 
 
 def compile_absence(family: FamilyPlan, keys: Int64s) -> CompiledAbsence | None:
-    """Compile the outer, semi and anti joins of a family; None if it has none.
+    """Compile the outer, semi and anti joins of a family, or return None if all its joins are inner.
 
     Args:
         family: The family.
-        keys: Keys of its queries (``lineage.routes.query_keys``).
+        keys: Keys of the family's queries (``lineage.routes.query_keys``).
     """
     if not family.judges_absence:
         return None
     groups: dict[str, dict[int, int]] = {side: {} for side in SIDES}
-    # By side, condition group, first plan version, and whether it is a semi join: the set of queries of each
-    # pair of windows.
+    # The key is (side, condition group, first plan version, whether the joins are semi joins). The value maps
+    # each pair of windows to the set of queries with these windows.
     classes: dict[tuple[str, int, int, bool], dict[tuple[int, int], int]] = {}
     reach = dict.fromkeys(SIDES, 0)
     for number, query in enumerate(family.queries):
@@ -363,9 +368,9 @@ def compile_absence(family: FamilyPlan, keys: Int64s) -> CompiledAbsence | None:
 
 
 def _needs(family: FamilyPlan, side: str) -> tuple[QueryNeed, ...]:
-    """Return what each query needs of the rows of a side."""
-    # Stored rows determine when a closed key is finished, so a query that reports finished keys needs its
-    # rows to the end.
+    """Return how long each query needs the rows of a side."""
+    # Stored rows determine when a closed key is finished. So a query that reports finished keys needs a row
+    # as long as the query's window reaches the row.
     return tuple(
         QueryNeed(
             query.w_a_us if side == "a" else query.w_b_us,

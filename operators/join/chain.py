@@ -1,14 +1,14 @@
 """A join's chain of slices in one bucket.
 
-    males of b ->  [ a: slice 1 ] -> [ a: slice 2 ] -> ...      each side has its own boundaries;
-    males of a ->  [ b: slice 1 ] -> [ b: slice 2 ] -> ...      with equal windows both chains read as one
+    males of b ->  [ a: slice 1 ] -> [ a: slice 2 ] -> ...      each side has its own slice boundaries
+    males of a ->  [ b: slice 1 ] -> [ b: slice 2 ] -> ...      (if all windows are equal, they coincide)
 
 A batch is processed like a tuple in the paper (State-Slice, VLDB 2006, §4.2, Figure 9): cross-purge, probe,
-insert and propagate, slice by slice. Between batches the chain is purged up to the watermarks. So it holds
-only rows that some query can still use (the minimal state of Theorem 4, §6.1), plus slack: a segment with a
-short time span is not split, even if it straddles a slice boundary.
+insert and propagate, slice by slice. At the end of a batch the chain is purged up to the watermarks. So it
+holds only rows that some query can still use (the minimal state of Theorem 4, §6.1), and a few more: a
+segment whose time span is at most the slack is not split, even if it straddles a slice boundary.
 
-All strategies use this chain; they differ in the rows that enter it (``Admissible``) and in its slice
+All strategies use this chain. They differ in the rows that enter the chain (``Admissible``) and in the slice
 boundaries. A chain with one slice that admits every row is the paper's selection pull-up (§3.1).
 """
 
@@ -39,8 +39,8 @@ from operators.slices.candidates import Reach
 from operators.slices.sliced_join import SliceCounts, SliceState, compact, count_per_slice, purge
 from operators.steps.expiry import Expiry, leaving
 
-#: A stored segment is rewritten if at least one row in this many has expired on the clock of its key, or has
-#: a closed key.
+#: A stored segment is rewritten if at least one row in this many can be removed, because the row has expired
+#: on the clock of its key or because its key is closed.
 WORTH_A_REWRITE = 4
 
 
@@ -52,10 +52,10 @@ class Chain:
         join: The join, compiled under the plan version in force.
         slices: Slices per side.
         classes: Row classes of the family's segments, shared by its joins.
-        ends_us: End of each slice, per side.
-        rings: Rings per side that index the rows of the last slice; None if males are merged with slices.
+        ends_us: End of each slice, per side, µs.
+        rings: Rings per side that index the rows of the last slice, or None if males find rows by merging.
         search: Finds matches of males in the slices.
-        dead: Function per side that tells which rows of a segment have a key that the other side closed
+        dead: Function per side that returns which rows of a segment have a key that the other side closed
             before the batch, bool[n]. Sides without closed keys have no entry.
     """
 
@@ -90,13 +90,13 @@ class Chain:
         """Run one batch through the chain.
 
         Args:
-            fresh: New rows of the family per side that are not late; they probe as males.
-            resting: The new rows that are stored in this bucket, the females; mostly the same segments as the
-                males.
+            fresh: New rows of the family per side that are not late. They probe as males.
+            resting: The new rows that are stored in this bucket as females. They are mostly the same segments
+                as the males.
             watermarks: Watermark per side at the end of the batch.
-            pairs: Takes the joined pairs.
+            pairs: Receives the joined pairs.
             opened: Females per side that arrived in earlier batches but enter now (``operators.parking``).
-            again: Recomputed rows of a, if these are not stored.
+            again: Recomputed rows of side a, or None if side a is stored.
         """
         for side in SIDES:
             for state in self.slices[side]:
@@ -110,8 +110,8 @@ class Chain:
         males = {side: [m for m in admitted[side] if m is not None] for side in SIDES}
         self._purge("a", _safe_limit(watermarks["b"], males["b"]))
         self._purge("b", _safe_limit(watermarks["a"], males["a"]))
-        # Rows of a are inserted before the probes, and rows of b after them. So the male of b makes the pairs
-        # of two new rows, in the bucket that stores the row of a.
+        # Rows of a are inserted before the probes, and rows of b after them. So a pair of two new rows is
+        # made once: by the male of b, in the bucket that stores the row of a.
         self._insert_all("a", females["a"], resting["a"])
         for side, other in (("a", "b"), ("b", "a")):
             for number, probing in enumerate(males[other], 1):
@@ -147,20 +147,20 @@ class Chain:
     ) -> None:
         """Run one batch through the chain of a family with windows of rows; each side has its own clock.
 
-        The join has two directions. In each, newer rows of one side probe the stored rows of the other side,
-        on the clock of the stored rows. If a stream is not counted, its rows may arrive after newer rows of
-        the other side are stored. Such late rows find the stored rows by event time.
+        The join has two directions. In each direction, newer rows of one side probe the stored rows of the
+        other side, on the clock of the stored rows. If a stream is not counted, its rows may arrive after
+        newer rows of the other side are stored. Such late rows find the stored rows by event time.
 
         Args:
-            released: Rows per side whose ranks are final in this batch, with their clocks; they probe as
+            released: Rows per side whose ranks are final in this batch, with their clocks. They probe as
                 males.
-            resting: The released rows that are stored in this bucket, the females; mostly the same segments
-                as the males.
+            resting: The released rows that are stored in this bucket as females. They are mostly the same
+                segments as the males.
             ranked: Ranks of the family's rows.
             watermarks: Watermark per side at the end of the batch.
             searched: Sides whose segments are searched for rows that have expired on the clock of their key.
-            pairs: Takes the joined pairs.
-            earlier: Rankings of the earlier families in which the rows of a side got their ranks, by side.
+            pairs: Receives the joined pairs.
+            earlier: Rankings of earlier families that gave the rows of a side their ranks, by side.
         """
         for side in SIDES:
             for state in self.slices[side]:
@@ -197,7 +197,7 @@ class Chain:
     def _admitted(
         self, fresh: Mapping[str, Sequence[Segment]], resting: Mapping[str, Sequence[Segment]]
     ) -> tuple[dict[str, list[Segment | None]], dict[str, list[Segment | None]]]:
-        """Return the admitted rows per side: all new rows, and those stored in this bucket."""
+        """Return the rows that the join admits, per side: of ``fresh``, and of ``resting``."""
         admitted = {side: {id(rows): self.admitted(side, rows) for rows in fresh[side]} for side in SIDES}
         females = {
             side: [
@@ -209,9 +209,9 @@ class Chain:
         return {side: [*of.values()] for side, of in admitted.items()}, females
 
     def _probe_by_time(self, side: str, males: Segment, released_us: int, pairs: PairTable) -> None:
-        """Let late males probe the stored rows of ``side`` that are at least as new as the males.
+        """Probe the stored rows of ``side`` that are at least as new as the late rows among ``males``.
 
-        Such rows are in the first slice, because no male has reached their clock yet.
+        These stored rows are in the first slice, because no male has reached their clock yet.
         """
         late = males.times < released_us
         if not late.any():
@@ -238,13 +238,19 @@ class Chain:
         return found
 
     def admitted(self, side: str, rows: Segment, *, after_us: int | None = None) -> Segment | None:
-        """Return the rows that the join admits, optionally only after an event time; None if none."""
+        """Return the rows that the join admits, or None if it admits none.
+
+        Args:
+            side: Side of the rows.
+            rows: The rows.
+            after_us: Event time; only later rows are returned. None: rows of all times are returned.
+        """
         if self.join.admission is None:
             return rows
         return self.classes.serving(side, rows, self.join.admission[side], after_us=after_us)
 
     def reaching(self, side: str, rows: Segment, queries: int) -> Segment | None:
-        """Return the rows that may enter a slice, given the queries that reach it; None if there are none."""
+        """Return the rows that may serve one of the queries that reach a slice, or None if there are none."""
         if self.join.admission is None:
             return rows
         return self.classes.serving(side, rows, Admissible(queries))
@@ -256,8 +262,8 @@ class Chain:
         for index, state in enumerate(self.slices[side]):
             for segment in state.segments:
                 if watermark_us is None or watermark_us - segment.t_min < state.w_end_us:
-                    # No row is in a later slice than it should be, so all rows of the segment belong to this
-                    # slice.
+                    # A row is never in a later slice than its distance requires. Here even the oldest row of
+                    # the segment is not beyond this slice, so all rows of the segment belong in it.
                     rows[index] += len(segment)
                     continue
                 for place, count in enumerate(count_per_slice(ends_us, segment, watermark_us)):
@@ -267,7 +273,7 @@ class Chain:
         return rows
 
     def settle_rings(self) -> None:
-        """Drop from segments the rows that rings have removed, because clocks are about to go back."""
+        """Drop the rows that rings have removed from the segments, because clocks are about to be reset."""
         for side, rings in {} if self.rings is None else self.rings.items():
             last = self.slices[side][-1]
             last.segments = rings.settled(last.segments)
@@ -275,7 +281,7 @@ class Chain:
     def _empty_rings(
         self, rings: Rings, side: str, entered: Sequence[Segment | None], reached: int | None
     ) -> None:
-        """Remove rows that expire because other rows enter, and drop empty segments."""
+        """Remove the rows that expire in rings as new rows enter the rings, and drop empty segments."""
         last = self.slices[side][-1]
         for females in (rows for rows in entered if rows is not None):
             rings.entered(last.segments, rings.arrivals(females), reached)
@@ -310,7 +316,7 @@ class Chain:
 
         Args:
             side: Side of the rows.
-            passed: Tells which rows cannot match any row at or after an event time.
+            passed: Returns which rows of a segment cannot match any row at or after an event time.
             reached: Lower bound of the event times of later rows of the other side.
         """
         if reached is None:
@@ -334,14 +340,14 @@ class Chain:
         return expiry.expired(segment, (classes.codes, classes.masks), reached)
 
     def _passed_in_rows(self, side: str, earlier: Sequence[Ranking], segment: Segment, reached: int) -> Bools:
-        """Return which rows of an intermediate no later row can match, if windows are counted in rows."""
+        """Return which rows of an intermediate no later row can match; for windows counted in rows."""
         router, layout = self.join.builder.router, self.classes.family.layouts[side]
         expiries, ranked = (
             (router.expiries, router.ranks) if side == "a" else (router.expiries_b, router.ranks_b)
         )
         near = []
         for name, bounds in expiries:
-            # A row made before any query needed the column has no value there, and is kept.
+            # A row that was made before any query needed this column has no value in it, and is kept.
             times = pc.fill_null(layout.read(segment, name).cast(pa.int64()), reached).to_numpy()
             near.append(bounds.classes(reached - times))
         before = np.full(len(segment), reached - 1, dtype=np.int64)
@@ -363,8 +369,8 @@ class Chain:
         Args:
             side: Side of the rows.
             segment: The rows.
-            index: Index of the slice.
-            watermark_us: Opposite watermark; None: the segment moves to the next slice only.
+            index: Index of the slice that the segment leaves.
+            watermark_us: Opposite watermark, µs. None: the segment moves to the next slice only.
         """
         slices = self.slices[side]
         to = index + 1
@@ -388,16 +394,16 @@ class Chain:
     def _without_dead(self, side: str, state: SliceState, segment: Segment) -> Segment | None:
         """Return a segment that was moved, cut or merged, without its rows of closed keys.
 
-        A segment without a file must be written in any case. A segment in a file is rewritten only if at
-        least one row in ``WORTH_A_REWRITE`` is dropped.
+        A segment that is not stored yet must be written in any case. A stored segment is rewritten only if at
+        least one row in ``WORTH_A_REWRITE`` is dropped; otherwise it is returned unchanged.
 
         Args:
             side: Side of the rows.
-            state: Slice from which rows leave; it counts them.
+            state: Slice that the dropped rows leave. The slice counts them.
             segment: The rows.
 
         Returns:
-            The segment without rows of closed keys; None if no rows are left.
+            The segment without rows of closed keys, or None if no rows are left.
         """
         if side not in self.dead:
             return segment
@@ -410,7 +416,7 @@ class Chain:
         return None if count == len(segment) else self._kept(side, segment, ~gone)
 
     def _purge_by_key(self, side: str, ranked: RankedRows, watermarks: Mapping[str, int | None]) -> None:
-        """Purge slices with a clock per key: rewrite only segments with enough expired rows."""
+        """Purge slices with a clock per key, but only segments in which enough rows have expired."""
         slices = self.slices[side]
         for index, state in enumerate(slices):
             staying = []
@@ -432,15 +438,15 @@ class Chain:
             state.segments = staying
 
     def _loses_us(self, side: str, index: int, segment: Segment) -> int:
-        """Return the end of the first slice, starting at ``index``, where a segment must be split.
+        """Return the end of the first slice, from ``index`` on, at which a segment must be split.
 
-        A segment is split if the slice's end is not lazy. It is also split if some rows pass the filters of
-        later slices but may not be used there, because the queries with longer windows are newer than these
-        rows.
+        A segment is split at a slice's end that is not lazy. It is also split at a lazy end if some of its
+        rows may not be used in the next slice, although they pass its filter: the queries that reach that
+        slice are newer than these rows.
         """
         slices = self.slices[side]
-        # The last slice's end is never lazy. Every query that reaches a slice also reaches the slices before
-        # it.
+        # The last slice's end is never lazy, so the range ends. A binary search is possible, because every
+        # query that reaches a slice also reaches the slices before it.
         before = range(index, self.join.lazy_ends[side].index(False, index))
         if side in self.join.expiries:
             return slices[before.stop].w_end_us
@@ -450,7 +456,7 @@ class Chain:
         return slices[index + number].w_end_us
 
     def _all_reach(self, side: str, rows: Segment, queries: int) -> bool:
-        """Return whether ``reaching`` would return all of the given rows."""
+        """Return whether every row may serve one of the queries that reach a slice (``reaching``)."""
         if self.join.admission is None:
             return True
         return self.classes.of(side, rows).serving(len(rows), queries) is None
@@ -470,10 +476,10 @@ class Chain:
 
 
 def _safe_limit(watermark_us: int | None, males: Sequence[Segment]) -> int | None:
-    """Return the time up to which the opposite side may purge before this batch's males probe.
+    """Return the watermark by which the opposite side may be purged before this batch's males probe.
 
-    No male of this batch is older than the oldest row of the batch, and no later male is older than the
-    watermark at the end of the batch.
+    It is the watermark at the end of the batch, which no later male is behind, or the time of the oldest male
+    of this batch if that is earlier.
     """
     if watermark_us is None:
         return None

@@ -1,6 +1,6 @@
-"""A family compiled under one plan version: all facts about it that do not depend on its rows.
+"""A family compiled under one plan version: everything that its joins compute once, before they see rows.
 
-    CompiledFamily   layouts, lineages, held terms                  shared by all joins of the family
+    CompiledFamily   layouts, lineages, terms of older rows         shared by all joins of the family
       CompiledJoin   queries, admission per side, slices, routes    one per join of the plan
 
 Queries are numbered by their index in the family's plan, even in a join that serves only some of them. So a
@@ -34,7 +34,7 @@ from operators.slices.candidates import BandProbe, Reach
 from operators.slices.sliced_join import SliceState
 from operators.steps.expiry import Expiry, expiry_of
 
-#: Segments may straddle a slice boundary by at most the join's largest window divided by this number.
+#: A segment may straddle a slice boundary if its span is at most the join's largest window divided by this.
 SLACK_DIVISOR = 40
 
 Terms = Mapping[int, tuple[Term, ...]]
@@ -42,11 +42,12 @@ Terms = Mapping[int, tuple[Term, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Admissible:
-    """Rule for the rows of a side that a join admits, in terms of the queries that a row can serve.
+    """Rule that decides by the queries that a row may serve whether a join admits the row.
 
     Attributes:
-        one_of: Set of queries; a row must serve at least one of them.
-        none_of: Set of queries; a row must serve none of them (the other half of a stream partition).
+        one_of: Set of queries. A row must be able to serve at least one of them.
+        none_of: Set of queries. A row that may serve one of them is not admitted, because it belongs to the
+            other half of a stream partition.
     """
 
     one_of: int
@@ -59,16 +60,17 @@ class CompiledJoin:
 
     Attributes:
         plan: The join's part of the plan.
-        admission: Rows that the join admits, per side; None if it admits all rows (selection pull-up).
+        admission: Rule for the rows that the join admits, per side, or None if it admits all rows (selection
+            pull-up).
         reaches: Per side and slice: the set of the queries that use the slice.
         builder: Builds the joined pairs, for this join's queries only.
-        slacks: Per side: a segment is never split if its span on the side's clock is at most this.
-        lazy_ends: Per side and slice: whether segments are never split at its end.
-        probe: How its slices are searched.
-        band: Finds pairs by a band condition, if there is no key; None if there is a key.
-        expiries: When rows of an intermediate expire, for each side with such rows.
-        again: Builds the pairs for the next step from stored rows; None if the join hands no pairs to a next
-            step.
+        slacks: Per side: maximum span, on the side's clock, of a segment that is never split.
+        lazy_ends: Per side and slice: whether the end of the slice is lazy (``slices.sliced_join``).
+        probe: Method by which the slices are searched.
+        band: Finds pairs by a band condition, or None if the join has a key or no band condition.
+        expiries: For each side whose rows are those of an intermediate: the rule by which they expire.
+        again: Builds pairs for the next step again from stored rows, or None if the join passes no pairs to a
+            next step.
     """
 
     plan: JoinPlan
@@ -83,7 +85,7 @@ class CompiledJoin:
     again: PairBuilder | None = None
 
     def slices(self, side: str) -> list[SliceState]:
-        """Return the empty slices of a side."""
+        """Return new slices for a side, without rows."""
         chain = self.plan.chain_a if side == "a" else self.plan.chain_b
         return [
             SliceState(piece.w_start_us, piece.w_end_us, reach)
@@ -105,14 +107,15 @@ class CompiledFamily:
         plan: The family's part of the plan.
         version: Plan version.
         layouts: Stored columns per side.
-        lineages: Lineage per side.
+        lineages: Per side: the rule that turns lineage bits into the queries that a row may serve.
         joins: Joins in plan order.
-        terms: Terms of the held rows per side and query id.
+        terms: Conditions under which a query may use rows from before its activation
+            (``operators.lineage.entitlement``), per side and query id.
         fragments: Rule for the buckets in which rows are stored.
-        absence: Its outer, semi and anti joins; None if all joins are inner.
+        absence: Outer, semi and anti joins of the family, or None if all its joins are inner.
         contracts: Rules by which keys are closed, for each side whose stream has a contract.
-        groups: Groups that are its results; None if its results are pairs.
-        finishing: Numbers of the queries that need to know when keys are finished: queries with result
+        groups: GROUP BY queries of the family, or None if its results are pairs.
+        finishing: Numbers of the queries that must learn when keys are finished: queries with result
             punctuations, or with groups that wait for finished keys.
     """
 
@@ -130,7 +133,7 @@ class CompiledFamily:
 
     @property
     def finishing_ids(self) -> frozenset[int]:
-        """Ids of the queries that need to know when keys are finished."""
+        """Ids of the queries that must learn when keys are finished (``finishing``)."""
         return frozenset(self.plan.queries[number].id for number in self.finishing)
 
 
@@ -147,8 +150,10 @@ def compile_family(
         family: The family.
         version: Plan version in force.
         streams: Streams by id.
-        terms: Terms of the held rows per side and query id (see ``operators.lineage.entitlement``).
-        slack_us: Replaces the slack of all joins; 0 splits segments at every slice boundary exactly.
+        terms: Conditions under which a query may use rows from before its activation
+            (``operators.lineage.entitlement``), per side and query id.
+        slack_us: Slack that replaces the slack of all joins, µs, or None. With 0, segments are split exactly
+            at every slice boundary.
     """
     ids = {"a": family.stream_a, "b": family.stream_b}
     layouts = {side: side_layout(family, side, streams[ids[side]]) for side in SIDES}
@@ -232,7 +237,7 @@ def _compile_join(
 def _reaches(
     family: FamilyPlan, join: JoinPlan, side: Literal["a", "b"], numbers: Mapping[int, int]
 ) -> tuple[int, ...]:
-    """Return the set of queries that use each slice of a side."""
+    """Return, for each slice of a side, the set of queries that use the slice."""
     last: list[list[int]] = [[] for _ in (join.chain_a if side == "a" else join.chain_b)]
     for query, slices in family.slices_reached(join, side):
         last[slices - 1].append(numbers[query.id])
@@ -252,7 +257,10 @@ def _admission(join: JoinPlan, numbers: Mapping[int, int]) -> dict[str, Admissib
 
 
 def _slacks(family: FamilyPlan, queries: list[PlannedQuery]) -> dict[str, int]:
-    """Return the slack per side: from its own windows if rows are counted, else from all windows."""
+    """Return the slack per side, a fraction of the largest window.
+
+    If the family has windows of rows, each side has a clock of its own, so only the side's own windows count.
+    """
     windows = {"a": [q.w_a_us for q in queries], "b": [q.w_b_us for q in queries]}
     if not family.counted_sides:
         windows = dict.fromkeys(SIDES, windows["a"] + windows["b"])

@@ -6,8 +6,8 @@
 
 Every strategy is a set of joins that process the same rows (``catalog.values.plan.JoinPlan``). Joins share
 lineage and stored columns, but each join has its own state. Each pair of a query is made by exactly one join.
-A join makes pairs only for its own queries. Where several joins serve a query, each row of the split side
-enters only one of them (stream partition, State-Slice, VLDB 2006, §3.2).
+A join makes pairs only for its own queries. If several joins serve a query, one side is split between them:
+each row of this side enters only one of these joins (stream partition, State-Slice, VLDB 2006, §3.2).
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from operators.waiting.waiting_rows import WaitingRows
 #: Objects that hold segments.
 Holder = SliceState | ClosedKeys | OpenGroups | WaitingKeys | Ranking | WaitingRows | ParkedRows
 
-#: Segments may stay unopened on disk in slices that end at least this far behind the watermark: 1 hour, µs.
+#: The segments of a slice may be lazy (``operators.lazy``) if the slice's end is at least this far behind the
+#: watermark: 1 hour, µs.
 LONG_US: Final = 3_600_000_000
 
 _OPPOSITES = (("a", "b"), ("b", "a"))
@@ -63,15 +64,15 @@ class FamilyJoins:
     Attributes:
         family: The family, compiled under the plan version in force.
         chains: Chain per join id, in plan order.
-        classes: Row classes of their segments.
-        absence: State of the outer, semi and anti joins; None if there are none.
-        closed: Closed keys per side whose stream has a contract; mostly empty.
-        disordered: Number of rows per side that broke the order of their stream in this batch; for ordered
-            families only.
-        ranked: Ranks of rows, and rows that wait for their ranks; None if windows are in time.
-        groups: Open groups; None if the results are pairs.
-        waiting: Closed keys that are not finished; None if no query needs them.
-        parked: Rows per side that wait on disk; empty unless the memory policy parks rows.
+        classes: Row classes of all segments of the family.
+        absence: State of the outer, semi and anti joins, or None if all joins are inner.
+        closed: Closed keys for each side whose stream has a contract.
+        disordered: Number of rows per side that broke the order of their stream in this batch. Only ordered
+            families have entries.
+        ranked: Ranks of rows, and rows that wait for their ranks, or None if all windows are in time.
+        groups: Open groups, or None if the results are pairs.
+        waiting: Closed keys that are not finished, or None if no query must learn when keys are finished.
+        parked: Rows per side that wait on disk. Has entries only if the memory policy parks rows.
         sorting: Rows per side that wait for their place in the order before they are joined. Only a family
             that sorts, or sorted until this batch, has such rows.
     """
@@ -92,7 +93,7 @@ class FamilyJoins:
 
     @classmethod
     def empty(cls, family: CompiledFamily) -> FamilyJoins:
-        """Return the joins without rows."""
+        """Return new joins for a family, without rows."""
         classes = SegmentClasses(family)
         chains = {join.plan.id: Chain.empty(join, classes) for join in family.joins}
         absence = None if family.absence is None else Absence(family, family.absence)
@@ -135,19 +136,19 @@ class FamilyJoins:
 
         Args:
             a: New rows of a that are not late, or None.
-            b: New rows of b, or None.
+            b: New rows of b that are not late, or None.
             watermarks: Watermark per side at the end of the batch.
-            females: The new rows that are stored in this bucket, per side; None if all new rows are.
-            before: Watermark per side at the end of the previous batch; used by outer, semi and anti joins.
+            females: The new rows that are stored in this bucket, per side. None: all new rows are stored.
+            before: Watermark per side at the end of the previous batch, used by outer, semi and anti joins.
             keyless: New rows without a key, for each side whose absent rows are results.
-            closings: Closings per side that arrived with the batch; used by outer, semi and anti joins.
+            closings: Closings per side that arrived with the batch, used by outer, semi and anti joins.
             opened: Rows per side that arrived in earlier batches and were parked until now.
-            more: Further rows per side to join in this batch, which were packed under other plan versions
-                than ``a`` and ``b``. Each segment comes with its rows that are stored in this bucket.
-            again: Recomputed rows of a, if these are not stored.
+            more: More rows per side to join in this batch, which were packed under other plan versions than
+                ``a`` and ``b``: segments, each with those of its rows that are stored in this bucket.
+            again: Recomputed rows of side a, or None if side a is stored.
 
         Returns:
-            The joined pairs of the batch, and absent rows.
+            The joined pairs of the batch, and the rows that absence decides.
         """
         fresh = {"a": _some(a), "b": _some(b)}
         resting = fresh if females is None else {side: _some(females[side]) for side in SIDES}
@@ -161,9 +162,8 @@ class FamilyJoins:
                 for side, other in _OPPOSITES
                 if other in self.closed
             }
-            # New rows whose key is closed are not stored, but they are decided as well. A row that is checked
-            # for matches takes part in one bucket only, so this bucket stores all new rows of its side with
-            # open keys.
+            # Absence decides all new rows of a side, even rows that are not stored because their key is
+            # closed. A row that is checked for matches is sent to only one bucket, so it is decided once.
             judged = {side: fresh[side] if side in met else resting[side] for side in SIDES}
             new = {side: [rows for rows in (judged[side],) if rows is not None] for side in SIDES}
             due = absence.due(held, new, keyless, before, watermarks, self.classes, met)
@@ -187,8 +187,8 @@ class FamilyJoins:
                 slices = [state for chain in self.chains.values() for state in chain.slices[side]]
                 self.closed[other].lose([state.counts.closed for state in slices])
         if absence is not None:
-            # A new row may be in two segments: the one that probes, and the stored one, which excludes rows
-            # of closed keys.
+            # A new row may be in two segments: the segment that probes, and the stored segment, from which
+            # rows of closed keys are missing.
             repeated = {
                 side
                 for side in SIDES
@@ -202,15 +202,15 @@ class FamilyJoins:
     def in_order(
         self, side: str, rows: Segment | None, limit: int | None, place: tuple[int, int]
     ) -> tuple[Segment | None, Segment | None]:
-        """Split new rows by whether they keep their stream's order, and count those that break it.
+        """Separate new rows that keep their stream's order from rows that break it; count the latter.
 
-        A row is sent to all buckets of its key, but only one bucket returns and counts a row that breaks the
-        order.
+        A row is sent to all buckets of its key, but if it breaks the order, only one of these buckets returns
+        and counts it.
 
         Args:
             side: ``a`` or ``b``.
             rows: New rows of an ordered family.
-            limit: Lowest clock value of a row that keeps the order; None: all rows keep it.
+            limit: Lowest clock value of a row that keeps the order. None: all rows keep it.
             place: Number of this bucket, and the number of buckets.
         """
         self.disordered[side] = 0
@@ -238,10 +238,11 @@ class FamilyJoins:
         Args:
             ranked: Ranks of the family's rows, and the rows that wait for their ranks.
             fresh: New rows per side that are not late.
-            counted: All new rows of the counted sides that are not late (``operators.ranks.ranking``).
+            counted: New rows of all buckets that are not late, for each counted side
+                (``operators.ranks.ranking``).
             watermarks: Watermark per side at the end of the batch.
-            resting: Returns those rows of a side's segment that are stored in this bucket.
-            earlier: Rankings of the earlier families in which the rows of a side got their ranks, by side.
+            resting: Returns, given a side and a segment, the rows that are stored in this bucket.
+            earlier: Rankings of earlier families that gave the rows of a side their ranks, by side.
 
         Returns:
             The joined pairs of the batch.
@@ -276,7 +277,7 @@ class FamilyJoins:
     def terms_for(
         self, side: str, opposite_watermark_us: int | None, newest_us: int | None, columns: frozenset[str]
     ) -> tuple[Term, ...]:
-        """Return the terms of held rows for a query that the next plan version activates."""
+        """Return the terms under which a query of the next plan version may use the stored rows of a side."""
         first = side == "a"
         holders = [
             HolderQuery(
@@ -286,8 +287,8 @@ class FamilyJoins:
                 tuple(self.family.terms[side].get(q.id, ())),
             )
             for q in self.family.plan.queries
-            # A query that needs only one match may have removed matched rows, so it holds no rows for new
-            # queries.
+            # If a query needs only one match per row, matched rows may have been removed. So new queries
+            # cannot use the rows that were stored for this query.
             if not q.needs_one_match(side)
         ]
         return held_terms(holders, opposite_watermark_us, newest_us, columns)
@@ -305,10 +306,10 @@ class FamilyJoins:
             yield from state.segments
 
     def lazy_slices(self) -> Iterator[SliceState]:
-        """Yield the slices whose large segments stay unopened until males may match their rows.
+        """Yield the slices whose large segments are lazy: not opened until males may match their rows.
 
-        Rows stay long in these slices, and males find them by key. A family in which other work reads the
-        rows in every batch has no such slices, because this work would open the segments anyway.
+        Rows stay long in these slices, and males find them by key. A family in which other work than probes
+        reads the rows in every batch has no lazy slices, because this work would open the segments anyway.
         """
         plan = self.family.plan
         asked = self.absence is not None or self.ranked is not None or plan.ordered or plan.probe.has_rings
@@ -341,14 +342,18 @@ class FamilyJoins:
             yield from state.segments
 
     def restart_counts(self) -> None:
-        """Drop all stored rows, because ranks restart and old ranks cannot be compared with new ones."""
+        """Drop all stored rows, because ranks restart and old ranks cannot be compared with new ranks."""
         if self.ranked is not None:
             self.ranked.restart()
             for _, _, _, state in self.slices():
                 state.segments = []
 
     def forget_undecided(self, stream_id: int) -> None:
-        """Treat stored rows as decided if their opposite stream's watermark goes back."""
+        """Treat stored rows as decided if the watermark of their opposite stream is reset.
+
+        Args:
+            stream_id: Stream whose watermark is reset.
+        """
         plan = self.family.plan
         if stream_id in (plan.stream_a, plan.stream_b):
             for chain in self.chains.values():
@@ -361,8 +366,8 @@ class FamilyJoins:
     def leave_behind(self, stream_id: int, horizon_us: int) -> None:
         """Remove the rows of a stream from all slices if their event time is below a horizon.
 
-        All queries over such a stream are inner joins of two streams with windows of time
-        (``planner.bind.clocks.horizons``). So no other part of the state depends on these rows.
+        All queries over a stream with a horizon are inner joins of two streams with windows of time
+        (``planner.bind.clocks.horizons``). So only slices hold its rows.
         """
         plan = self.family.plan
         kept: dict[int, Segment] = {}
@@ -370,7 +375,7 @@ class FamilyJoins:
             if (plan.stream_a if side == "a" else plan.stream_b) != stream_id:
                 continue
             for segment in state.segments:
-                # Joins that share a segment must continue to share it.
+                # Joins that share a segment must also share the segment that replaces it.
                 if id(segment) not in kept and segment.t_max >= horizon_us:
                     begun = segment.t_min < horizon_us
                     kept[id(segment)] = segment.cut(horizon_us, segment.t_max + 1) if begun else segment
@@ -387,7 +392,7 @@ class FamilyJoins:
 
         Args:
             side: Side of the rows.
-            all_rows: Whether to rewrite every segment that has such rows, even if it does not pay.
+            all_rows: Whether to rewrite every segment that has rows of closed keys, even if it does not pay.
         """
         closed = self.closed["b" if side == "a" else "a"]
         layout = self.family.layouts[side]
@@ -402,7 +407,7 @@ class FamilyJoins:
             self.absence.forget_marks(side, (s for _, segments in self._waiting(side) for s in segments))
 
     def _let_go(self, absence: Absence, watermarks: Mapping[str, int | None]) -> None:
-        """Remove rows that no query needs after their matches, once many rows may have matches."""
+        """Remove rows that no query needs any more after a match, once enough rows may have got a match."""
         for side, other in _OPPOSITES:
             held = sum(state.rows for chain in self.chains.values() for state in chain.slices[side])
             if absence.is_look_due(side, held):
@@ -418,11 +423,11 @@ class FamilyJoins:
         Args:
             side: Side of the rows.
             unneeded: Returns the rows of a segment that no query needs, bool[n].
-            all_rows: Whether to rewrite every segment that has such rows, even if it does not pay.
+            all_rows: Whether to rewrite every segment that has unneeded rows, even if it does not pay.
 
         Returns:
             A list of (slice, number of rows removed, number of unneeded rows left), and the number of
-            unneeded rows left in all segments. Here a segment that joins share counts once.
+            unneeded rows left in all segments. In this number, a segment that joins share counts once.
         """
         kept: dict[int, Segment] = {}
         unneeded_rows: dict[int, int] = {}
@@ -432,7 +437,7 @@ class FamilyJoins:
                 remaining = []
                 removed = left = 0
                 for segment in state.segments:
-                    # Joins that share a segment must continue to share it.
+                    # Joins that share a segment must also share the segment that replaces it.
                     if id(segment) not in kept:
                         gone = unneeded(segment)
                         count = int(np.count_nonzero(gone))
@@ -449,16 +454,16 @@ class FamilyJoins:
         return slices, sum(unneeded_rows.values())
 
     def replace(self, state: Holder, index: int, stored: Segment) -> None:
-        """Replace a segment by its stored form, and keep its row classes."""
-        # Row classes are looked up without removing them, because another join may hold the same segment and
-        # need them next.
+        """Replace a segment by its stored form, and keep the segment's row classes."""
+        # The classes of the replaced segment are not removed, because another join may hold this segment and
+        # need its classes next.
         classes = self.classes.known(state.segments[index])
         state.segments[index] = stored
         if classes is not None:
             self.classes.put(stored, classes)
 
     def known_classes(self, segment: Segment) -> RowClasses | None:
-        """Return the row classes of a segment; None if they were not needed in this batch."""
+        """Return the row classes of a segment, or None if they were not needed in this batch."""
         return self.classes.known(segment)
 
     def remember_classes(self, segment: Segment, classes: RowClasses) -> None:
@@ -467,7 +472,7 @@ class FamilyJoins:
 
 
 def _parked_rows(family: CompiledFamily) -> dict[str, ParkedRows]:
-    """Return empty ``ParkedRows`` per side, if the family parks rows on disk."""
+    """Return empty ``ParkedRows`` per side, or an empty dict if the family parks no rows on disk."""
     memory, queries = family.plan.memory, family.plan.queries
     if not memory.parks:
         return {}
@@ -476,13 +481,13 @@ def _parked_rows(family: CompiledFamily) -> dict[str, ParkedRows]:
 
 
 def _closed_keys(family: CompiledFamily) -> dict[str, ClosedKeys]:
-    """Return empty closed keys for the sides of a family."""
+    """Return empty ``ClosedKeys`` for each side of a family whose stream has a contract."""
     queries = family.plan.queries
     windows = {
         side: max((q.w_b_us if side == "a" else q.w_a_us for q in queries), default=0) for side in SIDES
     }
     if family.finishing:
-        # A closing is kept until its key is finished, which depends on the windows of both sides.
+        # A closing is kept until its key is finished, and this depends on the windows of both sides.
         windows = dict.fromkeys(SIDES, max(windows.values()))
     return {
         side: ClosedKeys(contract, family.layouts[side], windows[side])

@@ -4,13 +4,13 @@
     group 7    4     ..      2 s       none        a match 2 s ahead of it, and none behind
     group 7    9     ..     none       1 s
 
-A mark has the position of its row. So segments of rows can be cut, merged and filtered without changing their
-marks. Marks have segments of their own, which are stored like other segments. A batch adds one segment with
-the matches that are nearer than all earlier ones. These are mostly one or two per row, since later partners
-are farther away. A few segments of similar size are merged into one, without rows that are decided for all
-windows.
+A mark has the position of its row. So the segments that hold the row can be cut, merged and filtered without
+changing the mark. Marks have segments of their own, which are stored like other segments. A batch adds one
+segment with the matches that are nearer than all earlier matches of the row. These are mostly one or two per
+row, since later partners are farther away. A few segments of similar size are merged into one. Marks of rows
+that are decided for all windows are then dropped.
 
-For look-ups, marks are laid out by position (``PositionTable``), once per batch and condition group.
+For look-ups, a batch copies the marks of each condition group into arrays by position (``PositionTable``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from operators.segments.segment import COLUMN, Segment
 from operators.slices.candidates import CandidateSide
 
 AHEAD, BEHIND = "ahead", "behind"
-#: Distance that stands for no match, and its stored form, which is small so that columns stay narrow.
+#: Distance that means no match, and its stored form, a small number so that columns stay narrow.
 NO_MATCH = 2**62
 _STORED_NO_MATCH = -2
 #: Number of neighbouring segments of similar size that are merged into one.
@@ -42,11 +42,11 @@ class NearestMatches:
     """Nearest matches of a side's rows for one condition group.
 
     Attributes:
-        table: Finds the index of a position in the distances; None if positions are too scattered.
-        known: Positions in ascending order, if there is no table.
-        ahead: int64[n], distance of the nearest match ahead of each position, µs; ``NO_MATCH`` if there is
-            none.
-        behind: The same behind.
+        table: Finds the index of a position in ``ahead`` and ``behind``, or None if positions are too
+            scattered for a table.
+        known: int64[n], positions in ascending order, used if there is no table.
+        ahead: int64[n], distance of the nearest match ahead for each position, µs, or ``NO_MATCH``.
+        behind: int64[n], distance of the nearest match behind for each position, µs, or ``NO_MATCH``.
     """
 
     table: PositionTable | None
@@ -56,12 +56,13 @@ class NearestMatches:
 
     @classmethod
     def of(cls, marks: Sequence[Segment], group: int, besides: GroupMarks | None) -> NearestMatches:
-        """Lay out marks by position.
+        """Copy marks into arrays by position.
 
         Args:
             marks: Marks of the side.
             group: Number of the condition group.
-            besides: Marks that may be added later; their positions are included now.
+            besides: Marks that may be added later, so that the arrays get entries for their positions, or
+                None.
         """
         parts = [part for segment in marks if len((part := _of_group(segment, group)).pos)]
         positions = [part.pos for part in (*parts, *(() if besides is None else (besides,)))]
@@ -74,7 +75,7 @@ class NearestMatches:
         return found
 
     def add(self, marks: GroupMarks) -> None:
-        """Add marks whose positions are included; a position may occur twice."""
+        """Add marks; the arrays must already have entries for their positions, and a position may repeat."""
         if self.table is not None:
             self.table.take_nearer(self.ahead, self.behind, marks.pos, marks.ahead, marks.behind)
             return
@@ -83,7 +84,7 @@ class NearestMatches:
         np.minimum.at(self.behind, place, marks.behind)
 
     def at(self, pos: Int64s) -> tuple[Int64s, Int64s]:
-        """Return the distances of the nearest matches, ahead and behind, of rows by position, int64[n]."""
+        """Return the distances of the nearest matches, ahead and behind, for each position, int64[n]."""
         if not len(self.ahead):
             none = np.full(len(pos), NO_MATCH, dtype=np.int64)
             return none, none
@@ -94,7 +95,7 @@ class NearestMatches:
         return np.where(inside, self.ahead[place], NO_MATCH), np.where(inside, self.behind[place], NO_MATCH)
 
     def unmatched(self, pos: Int64s, *, once: bool) -> int:
-        """Count the distinct positions without a match; with ``once``, all positions are distinct."""
+        """Count distinct positions without a match; ``once`` states that the given positions are distinct."""
         ahead, behind = self.at(pos)
         none = (ahead == NO_MATCH) & (behind == NO_MATCH)
         return int(np.count_nonzero(none)) if once else len(np.unique(pos[none]))
@@ -116,7 +117,7 @@ class GroupMarks:
     Attributes:
         group: Number of the condition group.
         ts: int64[n], event times of the rows, µs.
-        pos: int64[n], positions of the rows; a position occurs twice if its row is stored in two joins.
+        pos: int64[n], positions of the rows. A position occurs twice if its row is stored in two joins.
         ahead: int64[n], distance of the nearest match ahead, µs.
         behind: int64[n], distance of the nearest match behind, µs.
     """
@@ -128,11 +129,11 @@ class GroupMarks:
     behind: Int64s
 
     def after(self, after_us: int | None) -> GroupMarks:
-        """Return the marks of rows after an event time; all marks if it is None."""
+        """Return the marks of rows that are later than an event time, or all marks if it is None."""
         return self if after_us is None else self._select(self.ts > after_us)
 
     def nearer(self, known: NearestMatches) -> GroupMarks | None:
-        """Return the marks that are nearer than the known ones; None if there are none."""
+        """Return the marks that are nearer than the known marks, or None if there are none."""
         ahead, behind = known.at(self.pos)
         nearer = (self.ahead < ahead) | (self.behind < behind)
         if nearer.all():
@@ -159,13 +160,13 @@ class BatchMatches:
     _nearest: dict[tuple[str, int], dict[int, _Nearest]] = field(default_factory=dict)
 
     def add(self, a: CandidateSide, b: CandidateSide, codes: Int64s, sets: Sequence[int]) -> None:
-        """Add n pairs.
+        """Add n pairs as matches of their rows.
 
         Args:
-            a: Rows of a.
-            b: Rows of b.
-            codes: int64[n], index of each pair's set.
-            sets: Sets of queries; each pair matches one set.
+            a: Row of a in each pair.
+            b: Row of b in each pair.
+            codes: int64[n], index of each pair's entry in ``sets``.
+            sets: Distinct sets of queries. A pair is a match for the queries of its set.
         """
         distance = b.ts() - a.ts()
         for side, rows in (("a", a), ("b", b)):
@@ -175,12 +176,12 @@ class BatchMatches:
                     _mark(nearest, segment, index, apart)
 
     def rows_of(self, side: str, group: int) -> list[tuple[Segment, Int64s]]:
-        """Return segments of a side with their rows that have matches for a condition group."""
+        """Return the segments of a side, each with its rows that have matches for a condition group."""
         found = self._nearest.get((side, group), {}).values()
         return [(one.rows, np.flatnonzero((one.ahead < NO_MATCH) | (one.behind < NO_MATCH))) for one in found]
 
     def marks_of(self, side: str, group: int, parts: Sequence[tuple[Segment, Int64s]]) -> GroupMarks | None:
-        """Return the marks of rows that ``rows_of`` returned, in their order; None if there are none."""
+        """Return the marks of the rows that ``rows_of`` returned, in the same order, or None for no rows."""
         if not parts:
             return None
         nearest = self._nearest[side, group]
@@ -192,7 +193,7 @@ class BatchMatches:
 
 
 def _mark(nearest: dict[int, _Nearest], rows: Segment, index: Int64s, apart: Int64s) -> None:
-    """Add the distances of matches of some rows of a segment."""
+    """Add matches of a segment's rows: ``index`` has the row of each match, ``apart`` its T_b - T_a."""
     if id(rows) not in nearest:
         far = np.full(len(rows), NO_MATCH, dtype=np.int64)
         nearest[id(rows)] = _Nearest(rows, far, far.copy())
@@ -203,13 +204,13 @@ def _mark(nearest: dict[int, _Nearest], rows: Segment, index: Int64s, apart: Int
 def _matching(
     rows: CandidateSide, codes: Int64s, sets: Sequence[int], queries: int, values: Int64s
 ) -> Iterator[tuple[Segment, Int64s, Int64s]]:
-    """Yield segments with the rows of pairs that match some query, and the values of these pairs.
+    """Yield (segment, rows, values) for the pairs that are matches for at least one of the given queries.
 
     Args:
         rows: Rows of one side in n pairs.
-        codes: int64[n], index of each pair's set.
-        sets: Sets of queries; each pair matches one set.
-        queries: Set of the queries.
+        codes: int64[n], index of each pair's entry in ``sets``.
+        sets: Distinct sets of queries. A pair is a match for the queries of its set.
+        queries: Set of the given queries.
         values: int64[n], a value for each pair.
     """
     having = np.array([mask & queries != 0 for mask in sets], dtype=np.bool_)
@@ -227,13 +228,13 @@ def _matching(
 
 
 def satisfied(groups: Sequence[ConditionGroup], rows: Segment) -> Segment:
-    """Return marks that give each row a match in every group, so that the rows count as decided."""
+    """Return marks that give each row a match in every group, so that no row is found absent later."""
     none = np.full(len(rows), -1, dtype=np.int64)
     return marks_segment([GroupMarks(group.number, rows.ts, rows.pos, none, none) for group in groups])
 
 
 def marks_segment(marks: Sequence[GroupMarks]) -> Segment:
-    """Return marks in their stored form: sorted by group, in the given order within a group."""
+    """Return marks as a segment, which is their stored form, sorted by condition group."""
     ordered = sorted(marks, key=lambda m: m.group)
     arrays = {
         KEY: np.concatenate([np.full(len(m.pos), m.group, dtype=np.int64) for m in ordered]),
@@ -246,15 +247,15 @@ def marks_segment(marks: Sequence[GroupMarks]) -> Segment:
 
 
 def fold(marks: Sequence[Segment], live: Collection[int], after_us: int | None) -> list[Segment]:
-    """Merge marks of similar size, and drop those that no query needs.
+    """Merge segments of marks that have similar sizes, and drop marks that no query needs.
 
     Args:
         marks: Marks of one side.
         live: Numbers of the existing condition groups.
-        after_us: All rows up to this event time are decided for all windows; None if no row is.
+        after_us: Event time up to which all rows are decided for all windows, or None if no row is.
 
     Returns:
-        The marks to keep.
+        The segments of marks to keep.
     """
     kept = [segment for segment in marks if after_us is None or segment.t_max > after_us]
     small = sorted(kept, key=len)

@@ -1,12 +1,13 @@
 """Compiled loops over nearest matches, and tables of distances by position.
 
-numpy takes several passes over all values for each of these loops. A position is ``piece of input << 32 |
-row`` (``service.inputs``):
+A compiled loop takes one pass where numpy would take several. In all loops, a match is *ahead* if
+T_b - T_a >= 0, otherwise *behind*. A position is ``piece of input << 32 | row`` (``service.inputs``):
 
     positions   7<<32 | 2,  7<<32 | 4,  8<<32 | 3      places   0  2  4      rows 2 to 4 of pieces 7 and 8
 
-Stored rows come from few pieces of input and are dense in each piece, or from one range if events are posted.
-A look-up in a table with an entry per position is about 20 times as fast as sorting the positions.
+The positions of stored rows are in few pieces of input and dense in each piece. Posted events have one dense
+range of positions. So a table with an entry per position is possible. A look-up in such a table is about 20
+times as fast as sorting the positions.
 """
 
 from __future__ import annotations
@@ -29,24 +30,24 @@ from operators.kernels.keys import (
     Int64s,
 )
 
-#: Stands for a watermark that is not known yet.
+#: Value of a watermark that is not known yet.
 NEVER = -(2**62)
 _ROW_BITS = 32
 _ROW = (1 << _ROW_BITS) - 1
-#: Maximum table entries per position, and additional entries allowed for any table.
+#: Maximum number of table entries per position, and number of entries that any table may have in addition.
 _PLACES_PER_POSITION = 16
 _PLACES_BESIDES = 1 << 20
 
 
 @numba.njit(numba.void(INT64S, INT64S, INT64S_READ, INT64S_READ), nogil=True, cache=True)
 def take_nearer(ahead: Int64s, behind: Int64s, rows: Int64s, apart: Int64s) -> None:
-    """Add matches; keep the nearest match of each row in each direction.
+    """Add matches to the nearest matches of rows: keep the nearest in each direction.
 
     Args:
-        ahead: int64[n], distances of the nearest matches ahead, updated.
-        behind: int64[n], the same behind.
+        ahead: int64[n], distance of each row's nearest match ahead, updated.
+        behind: int64[n], distance of each row's nearest match behind, updated.
         rows: int64[m], the row of each match.
-        apart: int64[m], how far the match is ahead of the row; negative if it is behind.
+        apart: int64[m], T_b - T_a of each match; negative if the match is behind.
     """
     for place in range(len(rows)):
         row, distance = rows[place], apart[place]
@@ -73,12 +74,12 @@ def take_nearer_at(
     low: int,
     width: int,
 ) -> None:
-    """Add distances to columns that are laid out by position (``PositionTable``).
+    """Add matches to arrays that have an entry per position (``PositionTable``): keep the nearest.
 
     Args:
         ahead: int64[places], distances of the nearest matches ahead, updated.
-        behind: int64[places], the same behind.
-        pos: int64[n], positions, all of them in the table.
+        behind: int64[places], distances of the nearest matches behind, updated.
+        pos: int64[n], positions of the matched rows. The table must cover all of them.
         ahead_of_pos: int64[n], distance ahead for each position.
         behind_of_pos: int64[n], distance behind for each position.
         row_bits: Number of bits of a position that contain the row number.
@@ -97,14 +98,14 @@ def take_nearer_at(
 def passed_windows(
     ts: Int64s, windows: Int64s, then: int, now: int, ended: Bools
 ) -> tuple[Int64s, Int64s, Int64s]:
-    """Return the rows that an advancing watermark passes by windows, and these windows.
+    """Return the rows that an advancing watermark passes by at least one window, with these windows.
 
     Args:
         ts: int64[n], event times of the rows.
         windows: int64[k], ascending, lengths of the windows.
-        then: The watermark before; ``NEVER`` if there was none.
-        now: The watermark after; ``NEVER`` if there is none.
-        ended: bool[n], rows that are decided now for all windows; empty if there are none.
+        then: The watermark before it advances, or ``NEVER`` if there was none.
+        now: The watermark after it has advanced, or ``NEVER`` if there is none.
+        ended: bool[n], rows that are decided now for all windows. Empty if there are no such rows.
 
     Returns:
         int64[m] each: index of the row, the first window by which the watermark passes it, and one more than
@@ -155,9 +156,9 @@ def without_match(
         first: int64[n], the first class for which each row is decided.
         last: int64[n], one more than the last class for which each row is decided.
         ahead: int64[n], distance of each row's nearest match ahead.
-        behind: int64[n], the same behind.
+        behind: int64[n], distance of each row's nearest match behind.
         windows_a: int64[k], distance below which a match ahead counts, per class.
-        windows_b: int64[k], the same behind.
+        windows_b: int64[k], distance below which a match behind counts, per class.
         ascending: Whether the windows on both sides ascend from class to class.
         digits: Maximum number of binary digits of a run length, from its first 1 to its last 1.
 
@@ -204,12 +205,12 @@ def without_match(
 def nearest_at(
     ahead: Int64s, behind: Int64s, pos: Int64s, row_bits: int, first: int, low: int, width: int, none: int
 ) -> tuple[Int64s, Int64s]:
-    """Look up the distances of positions in columns laid out by position, int64[n] each.
+    """Look up the distances of positions in arrays that have an entry per position, int64[n] each.
 
     Args:
         ahead: int64[places], distances ahead.
         behind: int64[places], distances behind.
-        pos: int64[n], positions, which may be outside the table.
+        pos: int64[n], positions, some of which may be outside the table.
         row_bits: Number of bits of a position that contain the row number.
         first: First piece.
         low: First row of each piece.
@@ -231,10 +232,10 @@ def nearest_at(
 
 @dataclass(frozen=True, slots=True)
 class PositionTable:
-    """Table with an entry for each row of a range of pieces; all pieces have the same range of rows.
+    """Table with an entry for each position in a range of pieces and, in each piece, a range of rows.
 
     Attributes:
-        first: First piece.
+        first: First piece of input.
         low: First row of each piece.
         width: Number of table entries per piece.
         size: Number of table entries in all.
@@ -247,7 +248,7 @@ class PositionTable:
 
     @classmethod
     def covering(cls, positions: Sequence[Int64s]) -> PositionTable | None:
-        """Return a table for some positions; None if they are too scattered.
+        """Return a table that covers the given positions, or None if they are too scattered.
 
         Args:
             positions: int64[n] each, n > 0; at least one array.
@@ -269,11 +270,11 @@ class PositionTable:
     def take_nearer(
         self, ahead: Int64s, behind: Int64s, pos: Int64s, ahead_of_pos: Int64s, behind_of_pos: Int64s
     ) -> None:
-        """Add the distances of matches; keep the nearest in each direction.
+        """Add matches to arrays by table index: keep the nearest in each direction.
 
         Args:
             ahead: int64[size], distances ahead by table index, updated.
-            behind: int64[size], distances behind, updated.
+            behind: int64[size], distances behind by table index, updated.
             pos: int64[n], positions that the table covers.
             ahead_of_pos: int64[n], distance ahead for each position.
             behind_of_pos: int64[n], distance behind for each position.
@@ -288,7 +289,7 @@ class PositionTable:
 
         Args:
             ahead: int64[size], distances ahead by table index.
-            behind: int64[size], distances behind.
+            behind: int64[size], distances behind by table index.
             pos: int64[n], positions to look up.
             none: Distance returned for positions that the table does not cover.
         """

@@ -36,12 +36,12 @@ class PairBuilder:
         layout_b: Columns of b.
         columns_a: Columns of a that are part of results.
         columns_b: Columns of b that are part of results.
-        router: Routes.
-        residuals: Distinct residual predicates, each with the set of its queries.
+        router: Finds the route of a pair, the set of queries that the pair serves.
+        residuals: Distinct residual predicates, each with the set of the queries that have it.
         residual_a: All columns of a that residual predicates read.
-        residual_b: The same for b.
+        residual_b: All columns of b that residual predicates read.
         silent: Set of the queries whose results are not pairs: semi and anti joins.
-        handing: Set of the queries that hand their pairs to a next step.
+        handing: Set of the queries that pass their pairs to a next step.
         combines: Sides whose stream is an intermediate.
         counted: Sides with windows of rows.
     """
@@ -71,12 +71,12 @@ class PairBuilder:
         Args:
             a: Side a of n candidates.
             b: Side b of the same candidates.
-            matches: Receives the matches of the pairs, for outer, semi and anti joins.
-            one_way: The only side whose windows apply, if rows have two clocks; None: windows apply to the
-                difference of event times.
+            matches: Receives the pairs as matches, for outer, semi and anti joins, or None.
+            one_way: The only side whose windows apply, if the two sides have different clocks. None: windows
+                apply to the difference of event times.
 
         Returns:
-            The pairs that satisfy the residuals, with their sets of queries; None if there are none.
+            The pairs that satisfy the residuals, with their sets of queries, or None if there are none.
         """
         ts_a, ts_b = a.ts(), b.ts()
         in_rows: list[RowClasses] = []
@@ -99,7 +99,7 @@ class PairBuilder:
         if (entered := self._entered(a, b)) is not None:
             near.append(entered)
         parts = (*near, *in_rows, a.classes(), b.classes())
-        # Sets are built only where something changes them; elsewhere their numbers suffice.
+        # Sets of queries are built only if a later step changes them. Otherwise their numbers are enough.
         nested = None
         sets: list[int] = []
         if one_way is None and matches is None and not self.residuals and not self.handing:
@@ -156,7 +156,7 @@ class PairBuilder:
         ]
         handed = None
         if self.handing:
-            # In an ordered family that hands on pairs, both rows of a pair have the same clock.
+            # In an ordered family that passes pairs on, both rows of a pair have the same clock value.
             clock = event_time if self.layout_a.timed else a.ts()
             oldest = np.minimum(
                 self._oldest("a", a, self.layout_a, ts_a[chosen]),
@@ -212,7 +212,7 @@ class PairBuilder:
         )
 
     def _entered(self, a: CandidateSide, b: CandidateSide) -> RowClasses | None:
-        """Return the queries allowed by the plan version of each pair's later row; None if all are."""
+        """Return the queries that were active when each pair's last row was processed, or None for all."""
         activations = self.router.activations
         if activations is None:
             return None
@@ -232,8 +232,8 @@ class PairBuilder:
 
         Args:
             a: Side a of n candidates.
-            b: Side b.
-            behind: int64[n], distances on the clock of b.
+            b: Side b of the same candidates.
+            behind: int64[n], distances of the candidates on the clock of b.
             ties: bool[n], candidates whose two sides have equal event times.
         """
         counted = [("a", *each) for each in _in_windows(self.router.ranks, self.layout_a, a, b)]
@@ -247,7 +247,10 @@ class PairBuilder:
         return [_of_ties(counted, ties, self.router.within[0])]
 
     def _oldest(self, side: str, rows: CandidateSide, layout: SideLayout, newest: Int64s) -> Int64s:
-        """Return the oldest event time in each row, int64[n], given the newest event time."""
+        """Return the oldest event time of each row's parts, int64[n], given the newest event times.
+
+        A row of an intermediate consists of one row of each joined stream; other rows have one event time.
+        """
         if side not in self.combines or OLDEST not in layout.stored:
             return newest
         return _times(rows, layout, OLDEST, newest)
@@ -255,7 +258,7 @@ class PairBuilder:
     def _results(
         self, codes: Int64s, sets: Sequence[int], arrays: list[pa.Array]
     ) -> tuple[Int64s, list[int], list[pa.Array]]:
-        """Return the pairs that are results; queries that hand pairs on are left out of the routes."""
+        """Return the pairs that are results; their routes exclude queries that pass pairs to a next step."""
         codes, sets = _distinct(codes, [mask & ~self.handing for mask in sets])
         keep = _serving(sets)[codes]
         if keep.all():
@@ -264,7 +267,7 @@ class PairBuilder:
         return codes[keep], sets, [array.filter(chosen) for array in arrays]
 
     def _event_time(self, a: CandidateSide, b: CandidateSide) -> Int64s:
-        """Return the later event time of each pair, if event time is stored as an ordinary column."""
+        """Return the later event time of each pair, in a family whose event times are ordinary columns."""
         times = [
             side.read(layout, layout.event_time).cast(pa.int64()).to_numpy(zero_copy_only=False)
             for side, layout in ((a, self.layout_a), (b, self.layout_b))
@@ -303,7 +306,8 @@ class PairChunk:
         chosen: int64[n], ascending, indices of the pairs among the candidates.
         apart: int64[classes], number of pairs in each distance class of the router.
         routes: Routes of the pairs; a route may occur twice.
-        handed: Pairs for a next step; ``arrays`` and ``routes`` contain only the results.
+        handed: Pairs for a next step, or None. ``arrays`` and ``routes`` contain only the pairs that are
+            results.
     """
 
     arrays: list[pa.Array]
@@ -319,7 +323,7 @@ class PairTable:
 
     Attributes:
         family: The family's part of the plan.
-        matches: Matches of the pairs, for outer, semi and anti joins; None if there are none.
+        matches: Matches of the pairs, or None if the family has no outer, semi or anti joins.
         chunks: Pairs of each probe.
     """
 
@@ -336,11 +340,11 @@ class PairTable:
         return add_up(tuple(q.id for q in self.family.queries), [chunk.routes for chunk in self.chunks])
 
     def handed(self) -> HandedPairs:
-        """Return the pairs that are handed to next steps."""
+        """Return the pairs that are passed to next steps."""
         return HandedPairs(self.family, [c.handed for c in self.chunks if c.handed is not None])
 
     def finish(self, plan_version: int, batch: int) -> pa.RecordBatch | None:
-        """Return all pairs with the columns of a result file; None if there are none."""
+        """Return all pairs with the columns of a result file, or None if there are none."""
         if not self.chunks:
             return None
         parts = [pa.concat_arrays(arrays) for arrays in zip(*(c.arrays for c in self.chunks), strict=True)]
@@ -357,9 +361,10 @@ class PairTable:
 
 
 def _times(rows: CandidateSide, layout: SideLayout, name: str, newest: Int64s) -> Int64s:
-    """Return one stream's event times in an intermediate's rows, int64[n], given the newest times."""
+    """Return one column of event times in an intermediate's rows, int64[n]; NULL becomes the newest time."""
     column = rows.read(layout, name)
-    # A row made before a query needed the column is not used by that query.
+    # The column is NULL only in rows that were made before any query needed it, and such a query does not use
+    # these rows. So the value that replaces NULL does not matter.
     filled = pc.coalesce(column.cast(pa.int64()), pa.array(newest)) if column.null_count else column
     times: Int64s = filled.cast(pa.int64()).to_numpy()
     return times
@@ -368,15 +373,16 @@ def _times(rows: CandidateSide, layout: SideLayout, name: str, newest: Int64s) -
 def _in_windows(
     ranks: Sequence[tuple[str, TimeBounds]], layout: SideLayout, own: CandidateSide, other: CandidateSide
 ) -> Iterator[tuple[RowClasses, Bools]]:
-    """Yield, per stream with ranks, the queries whose windows contain its rows, and its newest rows.
+    """Yield (queries, newest) per stream with ranks in one side of n candidates.
 
-    The newest rows of a stream are those at least as new as the other side.
+    ``queries`` are the queries whose windows contain the stream's row. ``newest``, bool[n], is whether this
+    row is at least as new as the other side.
 
     Args:
-        ranks: Rank columns of a side, each with bounds on the ranks.
+        ranks: Rank columns of the side, each with bounds on the ranks.
         layout: Columns of the side.
-        own: The side of n candidates.
-        other: The other side; windows end at its event times.
+        own: The side of the candidates.
+        other: The other side of the candidates. The windows end at its event times.
     """
     for place, (name, bounds) in enumerate(ranks):
         rank = own.read(layout, name).to_numpy()
@@ -385,17 +391,17 @@ def _in_windows(
 
 
 def _of_ties(counted: Sequence[tuple[str, RowClasses, Bools]], ties: Bools, everyone: int) -> RowClasses:
-    """Return the queries whose windows contain the rows of pairs; ties have two equal event times.
+    """Return the queries whose windows contain each pair's rows; in a tie, one side's newest rows are enough.
 
     Args:
-        counted: For each stream: its side; the queries whose windows contain its rows; and which of these
-            rows have the newest event time of a tie.
+        counted: For each stream: its side, the queries whose windows contain its rows, and which of these
+            rows have the newest event time of their pair (bool[n]).
         ties: bool[n], pairs whose two sides have equal event times.
         everyone: Set of all queries.
     """
     codes = np.zeros(len(ties), dtype=np.int64)
-    # Three sets of queries per code: those whose windows contain the older rows, the newest rows of a, and
-    # the newest rows of b.
+    # Each code has three sets of queries: those whose windows contain the older rows, those whose windows
+    # contain the newest rows of a, and those whose windows contain the newest rows of b.
     found = [(everyone, everyone, everyone)]
     for side, classes, newest in counted:
         assert classes.codes is not None, "bounds give each row a class"
@@ -414,7 +420,7 @@ def _of_ties(counted: Sequence[tuple[str, RowClasses, Bools]], ties: Bools, ever
 
 
 def _distinct(codes: Int64s, sets: Sequence[int]) -> tuple[Int64s, list[int]]:
-    """Return the codes of n pairs, renumbered so that equal sets have the same number."""
+    """Renumber the codes of n pairs so that equal sets of queries have the same code."""
     numbers: dict[int, int] = {}
     renumbered = np.array([numbers.setdefault(mask, len(numbers)) for mask in sets], dtype=np.int64)
     return renumbered[codes], list(numbers)
@@ -426,7 +432,7 @@ def _serving(sets: Sequence[int]) -> Bools:
 
 
 def residual_sets(family: FamilyPlan, members: Sequence[int]) -> tuple[tuple[str, int], ...]:
-    """Return the distinct residuals of some queries, each with the set of its queries.
+    """Return the distinct residual predicates of some queries, each with the set of queries that have it.
 
     Args:
         family: The family.

@@ -1,7 +1,7 @@
 """Row classes of segments, kept until the segment is dropped or the plan changes.
 
-Classes depend on the family and the plan version, not on the join. So a segment that several joins use is
-classified once.
+The class of a row is the set of queries that the row may serve. Classes depend on the family and the plan
+version, not on the join. So a segment that several joins use is classified once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,14 @@ class SegmentClasses:
     def serving(
         self, side: str, segment: Segment, wanted: Admissible, *, after_us: int | None = None
     ) -> Segment | None:
-        """Return the rows that ``wanted`` admits, optionally only after an event time; None if none."""
+        """Return the rows that ``wanted`` admits, or None if there are none.
+
+        Args:
+            side: Side of the rows.
+            segment: The rows.
+            wanted: Rule for the rows.
+            after_us: Event time; only later rows are returned. None: rows of all times are returned.
+        """
         classes = self.of(side, segment)
         keep = classes.serving(len(segment), wanted.one_of, wanted.none_of)
         if after_us is not None and segment.t_min <= after_us:
@@ -55,7 +62,7 @@ class SegmentClasses:
         return kept
 
     def known(self, segment: Segment) -> RowClasses | None:
-        """Return the classes of a segment; None if they have not been set or computed."""
+        """Return the classes of a segment, or None if they have not been set or computed."""
         known = self._known.get(id(segment))
         return None if known is None else known[1]
 
@@ -64,5 +71,5 @@ class SegmentClasses:
         self._known[id(segment)] = (segment, classes)
 
     def keep_only(self, segments: Iterable[Segment]) -> None:
-        """Forget all other segments."""
+        """Forget the classes of all segments that are not among the given segments."""
         self._known = {id(s): self._known[id(s)] for s in segments if id(s) in self._known}

@@ -30,8 +30,8 @@ class OneWay:
     """One direction of a join whose sides have different clocks.
 
     Attributes:
-        side: Side whose windows count.
-        reach: Largest distance between two rows, on the clock of the probe.
+        side: Side whose windows apply.
+        reach: Largest distances between two rows, on the clock that the probe uses.
     """
 
     side: str
@@ -46,8 +46,8 @@ class SliceSearch:
         join: The join, compiled under the plan version in force.
         slices: Slices per side.
         classes: Row classes of the family's segments.
-        ends_us: Ends of the slices per side.
-        rings: Rings per side that index the rows of the last slice; None if males are merged with slices.
+        ends_us: Ends of the slices per side, µs.
+        rings: Rings per side that index the rows of the last slice, or None if males find rows by merging.
     """
 
     join: CompiledJoin
@@ -65,15 +65,15 @@ class SliceSearch:
         reached: int | None = None,
         among: Sequence[Segment] | None = None,
     ) -> None:
-        """Let males of the other side probe the slices of ``side`` one after the other.
+        """Probe the slices of ``side``, one after the other, with males of the other side.
 
         Args:
             side: Side of the slices.
             males: Rows of the other side.
-            pairs: Takes the joined pairs.
-            one_way: Direction of the probe, if the two sides have different clocks.
-            reached: Watermark of the males at the end of the batch; used only with rings.
-            among: Rows to probe instead of the slices; None: probe the slices.
+            pairs: Receives the joined pairs.
+            one_way: Direction of the probe if the two sides have different clocks, otherwise None.
+            reached: Watermark of the males at the end of the batch, used only with rings.
+            among: Rows to probe instead of the slices. None: the slices are probed.
         """
         classes = self.classes.of("b" if side == "a" else "a", males)
         build = self.join.builder.build
@@ -101,11 +101,13 @@ class SliceSearch:
             self.rings[side].counts.scanned += sum(p.scan.scanned for p in probings if p.scan is not None)
 
     def _count_results(self, apart: Int64s) -> None:
-        """Count each pair in the slice that spans its rows' distance, even if another slice made it.
+        """Count each pair in the slice whose interval contains the pair's distance in time.
+
+        The row of the pair may be stored in another slice, because rows can stay behind in earlier slices.
 
         Args:
-            apart: int64[classes], number of pairs in each distance class; pairs at distance 0 are counted on
-                side a.
+            apart: int64[classes], number of pairs in each distance class of the router. Pairs at distance 0
+                are counted on side a.
         """
         bounds = self.join.builder.router
         first_b = len(bounds.bounds_a) + 1
@@ -128,14 +130,15 @@ class SliceSearch:
         reach: Reach,
         reached: int | None,
     ) -> list[Probing]:
-        """Return a side's segments that males may match, each with the males that reach it."""
+        """Return the segments of a side that males may match, each with the males that reach its slice."""
         probings = []
         reaching: Int64s | None = None
         keys, times, oldest, newest = males.key, males.ts, males.t_min, males.t_max
         arrivals = None if self.rings is None else self.rings[side].arrivals(males)
         slices = self.slices[side]
-        # Males at the first slice were admitted to the join, so each serves at least one of its queries. Each
-        # query that uses a slice also uses the slices before it.
+        # All males reach the first slice, because each admitted male may serve a query of the join. A male
+        # that reaches a slice reaches the slices before it, so a binary search finds the first slice that
+        # some males do not reach.
         all_come = bisect_left(
             slices[1:], True, key=lambda state: classes.serving(len(males), state.reach) is not None
         )
@@ -169,7 +172,7 @@ class SliceSearch:
     def _scans(
         self, side: str, number: int, males: Arrivals, reached: int | None
     ) -> list[tuple[Segment, Scan]]:
-        """Let males scan the rings of a slice; rows in rings expire in the last slice only."""
+        """Scan the rings of a slice for males; only in the last slice do rows in rings expire."""
         assert self.rings is not None, "slices without rings are merged"
         segments, rings = self.slices[side][number].segments, self.rings[side]
         if number + 1 == len(self.slices[side]):

@@ -1,4 +1,4 @@
-"""Kernels: keys as numbers, and compiled loops over sorted arrays, shared by all operators.
+"""Kernels: join keys as numbers, their assignment to buckets, and sorting; used by all operators.
 
 Doors: fragments, keys, sort.
 """

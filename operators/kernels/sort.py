@@ -1,7 +1,8 @@
 """Stable sort of rows into buckets and by key: a compiled radix sort.
 
-The least significant byte is sorted first, and bytes that are equal in all keys are skipped: keys below five
-million need three passes, and hashes need eight. Keys move with their rows, so no pass looks up keys by row.
+Each pass sorts by one byte of the keys, from the least to the most significant byte. Bytes that are equal in
+all keys are skipped, so keys below five million need three passes, and hashes need eight. The keys are moved
+together with the row numbers, so no pass looks up a key by its row number.
 
 Sorting half a million rows of the many-keys workload into two buckets takes 6 ms of CPU time, and 50 ms with
 numpy's stable sort. Polars and Arrow take 32 ms and 47 ms for a single bucket. A batch of a million rows
@@ -19,7 +20,7 @@ from operators.kernels.keys import BOOLS_READ, INT64, INT64S_READ, TWO_INT64S, B
 _BYTES = 8
 _DIGITS = 256
 _LAST_DIGIT = np.uint64(_DIGITS - 1)
-#: Maps signed numbers to unsigned numbers in the same order.
+#: Sign bit. Flipping it maps signed numbers to unsigned numbers in the same order.
 _SIGN = np.uint64(1 << 63)
 
 
@@ -61,7 +62,7 @@ def sort_into_buckets(key: Int64s, bucket: Int64s, valid: Bools, buckets: int) -
     Args:
         key: int64[n], key of each row.
         bucket: int64[n], each in [0, buckets).
-        valid: bool[n]; other rows are excluded.
+        valid: bool[n], rows to sort. All other rows are excluded.
         buckets: Number of buckets.
 
     Returns:

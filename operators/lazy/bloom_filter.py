@@ -4,9 +4,9 @@
                                 |  bit 17  |  bit 3   |     |  bit 40  |     one bit in each word
 
 A key that is in the filter is always found. A key that is not in the filter is reported as present about once
-in 12,000 look-ups. A look-up reads only one cache line. These filters are stored together with their
-segments. The filter of ``slices.key_filter`` is different: it is built in every batch, sets one bit per key,
-and has more false positives.
+in 12,000 look-ups. A look-up reads only one cache line. Each filter is stored together with the segment whose
+keys it contains. The filter of ``slices.key_filter`` is different: it is built in every batch from the keys
+of males, sets one bit per key, and has more false positives.
 
 Source: Bloom, "Space/time trade-offs in hash coding with allowable errors", CACM 13(7), 1970; blocks: Putze,
 Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", JEA 14, 2009. Apache Parquet's
@@ -24,8 +24,8 @@ from operators.kernels.keys import INT64S, INT64S_READ, UINT64S, UINT64S_READ, I
 _BITS_PER_KEY = 24
 _WORDS, _WORD_BITS = 8, 64
 _BLOCK_BITS = _WORDS * _WORD_BITS
-#: Multipliers of the finalizer of MurmurHash3, which makes distant bits depend on each other. The hash of
-#: ``kernels.keys`` is unsuitable: it chooses a key's bucket, so keys in one bucket share some of its bits.
+#: Multipliers of the finalizer of MurmurHash3, the hash function of the filter. The hash function of
+#: ``kernels.keys`` is unsuitable: it chooses a key's bucket, so the hashes of keys in one bucket share bits.
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _ONE, _SIX, _HALF, _MIX, _LAST_BIT = (np.uint64(n) for n in (1, 6, 32, 33, _WORD_BITS - 1))
@@ -65,11 +65,13 @@ def bloom_filter(keys: Int64s) -> Words:
 
 @numba.njit(INT64S(INT64S_READ, UINT64S_READ), nogil=True, cache=True)
 def rows_in_filter(keys: Int64s, words: Words) -> Int64s:
-    """Return the rows whose key is in a filter, int64[m], ascending; few of them are false positives.
+    """Return the indices of the rows whose key is in a filter, int64[m], ascending.
+
+    A few of them may be false positives, whose key is not in the filter.
 
     Args:
         keys: int64[n], keys of the rows.
-        words: The filter.
+        words: The filter (``bloom_filter``).
 
     >>> rows_in_filter(np.array([1, 3, 3, 8]), bloom_filter(np.array([3, 8]))).tolist()
     [1, 2, 3]

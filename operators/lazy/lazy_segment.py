@@ -1,6 +1,6 @@
-"""Lazy segments: stored segments whose rows are read only if a male may match one.
+"""Lazy segments: stored segments whose rows are read only if a male may match one of them.
 
-    manifest    facts: number of rows, least and greatest key, times, filters, columns
+    manifest    summary (facts): number of rows, least and greatest key, times, filters, columns
     <id>.bloom  filter of the keys                        (``bloom_filter``)
     <id>        the rows, sorted by key
 
@@ -8,9 +8,9 @@
                         facts                               <id>.bloom        <id>, binary search
 
 Most segments of an unbounded window have no match for the few keys of a batch. These segments are not read,
-so they take neither time nor memory. If only a few males may match, only the rows of their keys are read from
-the mapped file, and the males probe these rows instead of the segment. If many males may match, or if other
-code needs the rows, the segment is *opened*: it is decoded, like all small segments.
+so they take neither time nor memory. If only a few males may match, only the rows with the keys of these
+males are read from the mapped file, and the males probe these rows instead of the segment. If many males may
+match, or if other code needs the rows, the segment is *opened*: it is decoded, like all small segments.
 
 Invariant: a lazy segment gives the same answers as the decoded segment. So results do not depend on which
 segments are lazy or opened.
@@ -31,19 +31,19 @@ from operators.segments.encoding.row_codec import KEY, rows_with, widened
 from operators.segments.encoding.view_names import CUT, bloom_id, cut_bounds, steps, stored_id
 from operators.segments.segment import Segment
 
-#: Segments with fewer rows are not lazy: decoding them costs less than their facts and filter.
+#: Segments with fewer rows are not lazy, because decoding them costs less than a summary and a filter.
 LEAST_ROWS: Final = 1 << 16
-#: A segment is opened if more than one male per this many of its rows may match, or if more than one row in
-#: this many may match.
+#: A segment is opened if it has more than one possibly matching male per this many rows, or if more than one
+#: row in this many may match.
 _OPENED_FROM: Final = 8
-#: Number of intervals into which the event times of a lazy segment are divided.
+#: Number of intervals into which the event times of a lazy segment are divided (``SegmentFacts.cuts``).
 _PARTS: Final = 16
 #: Approximate maximum number of rows whose event times are read for these intervals.
 _SAMPLE: Final = 4096
 
-#: Attributes of a segment that require reading its rows.
+#: Attributes of a segment for which its rows must be read.
 _OF_ROWS: Final = ("rows", "key", "ts", "times", "pos", "alike", "cells", "by_clock")
-#: Attributes that the facts contain.
+#: Attributes of a segment that ``SegmentFacts`` contains.
 _OF_FACTS: Final = (
     "filters",
     "values",
@@ -58,20 +58,20 @@ _OF_FACTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """Facts about a stored segment that are known without reading its rows.
+    """Summary of a stored segment that is read from the manifest, without reading the segment's rows.
 
     Attributes:
         filters: Numbers of the filters evaluated on the rows, by bit (``Segment.filters``).
         columns: Sorted names of the stream columns that the segment has.
-        values: Stored id and length of every stored value of the segment (``Segment.values``).
+        values: Stored id and length in bytes of each stored value that the segment uses (``Segment.values``).
         rows: Number of rows.
-        stored_rows: Number of rows in the stored value of the rows (``Segment.stored_rows``).
-        first_pos: Position of the first row.
+        stored_rows: Number of rows in the stored value that contains the rows (``Segment.stored_rows``).
+        first_pos: Position of the first row in the source.
         key_min: Least key.
         key_max: Greatest key.
-        t_min: Least clock.
-        t_max: Greatest clock.
-        epoch: Plan version of all rows; None if they have several.
+        t_min: Least clock value.
+        t_max: Greatest clock value.
+        epoch: Plan version under which all rows were processed, or None if the rows have several versions.
         epoch_min: Least plan version of a row.
         epoch_max: Greatest plan version of a row.
         cuts: Ascending event times that divide the rows into intervals with about equal numbers of rows.
@@ -94,7 +94,7 @@ class SegmentFacts:
 
     @classmethod
     def of(cls, segment: Segment) -> SegmentFacts:
-        """Return the facts about a stored segment with rows."""
+        """Return the summary of a stored segment that has rows."""
         if isinstance(segment, LazySegment):
             return segment.facts
         times = segment.times[:: len(segment) // _SAMPLE + 1]
@@ -119,12 +119,12 @@ class SegmentFacts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SegmentReader:
-    """Reads parts of lazy segments on demand.
+    """Reads lazy segments, or parts of them, on demand.
 
     Attributes:
         load: Returns a decoded segment by its name.
         stored: Returns memory-mapped rows in stored form, by their stored id.
-        bloom: Returns a filter of keys by its stored id.
+        bloom: Returns a Bloom filter of keys by its stored id.
     """
 
     load: Callable[[str], Segment]
@@ -136,9 +136,9 @@ class LazySegment(Segment):
     """A stored segment that is read only when its rows are needed.
 
     Args:
-        name: Its name (``operators.segments.encoding.view_names``).
-        facts: Facts about it.
-        reader: Reads its rows.
+        name: Name of the segment (``operators.segments.encoding.view_names``).
+        facts: Summary of the segment.
+        reader: Reads the segment's rows.
     """
 
     __slots__ = ("_reader", "facts", "opened", "rows_read")
@@ -165,7 +165,10 @@ class LazySegment(Segment):
             object.__setattr__(self, field, value)
 
     def __getattr__(self, name: str) -> object:
-        """Open the segment, because its rows are needed; Python calls this only for unset attributes."""
+        """Open the segment if the attribute requires its rows.
+
+        Python calls this method only for attributes that are not set yet.
+        """
         if name not in _OF_ROWS:
             raise AttributeError(f"a segment has no {name}")
         whole = self._reader.load(self.id)
@@ -184,7 +187,14 @@ class LazySegment(Segment):
         return self.facts.first_pos
 
     def probed(self, keys: Int64s) -> Segment | None:
-        """Return the rows that males probe: all, or those with the males' keys; None if none can match."""
+        """Return the rows that males must probe: all rows, or only rows with the males' keys.
+
+        Args:
+            keys: int64[n], ascending, keys of the males.
+
+        Returns:
+            The rows, or None if no row can match.
+        """
         facts = self.facts
         start, end = np.searchsorted(keys, facts.key_min), np.searchsorted(keys, facts.key_max, "right")
         if start >= end:
@@ -213,17 +223,17 @@ class LazySegment(Segment):
 
 
 def with_filter(segment: Segment, put: Callable[[str, bytes, Segment | None], None]) -> Segment:
-    """Store a filter of a segment's keys, if the segment is large and has no filter yet.
+    """Store a Bloom filter of a segment's keys, if the segment is large and has no filter yet.
 
-    No filter is stored for a view, because other views may use the same rows: a view has the filter of its
-    origin, or none.
+    No filter is stored for a view, because other views may use the same stored rows. A view uses the filter
+    of the stored segment if it has one.
 
     Args:
         segment: A stored segment.
-        put: Called with the id and the bytes of the new filter.
+        put: Stores a value. Arguments: the id and the bytes of the new filter, and None.
 
     Returns:
-        The segment, with its filter if it has one now.
+        The segment with the new filter, or the given segment if no filter was stored.
     """
     if len(segment) < LEAST_ROWS or segment.bloom is not None or steps(segment.id):
         return segment
@@ -233,7 +243,7 @@ def with_filter(segment: Segment, put: Callable[[str, bytes, Segment | None], No
 
 
 def encode_facts(segments: Mapping[str, SegmentFacts]) -> dict[str, object]:
-    """Return facts about segments, by name, as JSON; filters and columns that many share are stored once."""
+    """Return the summaries of segments as JSON, given by name; equal filters and columns are stored once."""
     forms: dict[tuple[tuple[int, ...], tuple[str, ...]], int] = {}
     encoded = {}
     for name, facts in segments.items():
@@ -254,5 +264,5 @@ def decode_facts(document: Mapping[str, Any]) -> dict[str, SegmentFacts]:  # Any
 
 
 def read_bloom(data: pa.Buffer | bytes) -> Words:
-    """Return a filter of keys, read from its stored form."""
+    """Return a Bloom filter of keys, read from its stored form."""
     return np.frombuffer(data, dtype="<u8")

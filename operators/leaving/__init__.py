@@ -1,4 +1,4 @@
-"""Rows that leave the state early: windows still reach them, but no query needs them any more.
+"""Rows that are removed early: windows still reach these rows, but no query needs them any more.
 
 Doors: needs.
 """

@@ -1,15 +1,15 @@
-"""How long rows are needed, by the queries that they may serve.
+"""How long the queries that a row may serve need the row.
 
     row of a    serves q1  ANTI JOIN, 10 s     needed until it has a match, at most for 10 s
                        q2  ANTI JOIN, 30 s     needed until it has a match, at most for 30 s
                        q3  LEFT JOIN,  5 s     needed for 5 s: every match is a result
 
 A semi or anti join checks rows of one side for matches. It needs such a row only until the row's first match:
-then a semi join has returned the row, and an anti join never will. A row whose nearest match is 7 s away is
-needed for 5 s by q3, and not needed by q1 and q2. If the nearest match is 12 s away, q1 needs the row for
-10 s, and q2 does not need it.
+then a semi join has returned the row, and an anti join never will. If the row's nearest match is 7 s away, q3
+needs the row for 5 s, and q1 and q2 do not need it any more. If the nearest match is 12 s away, q1 needs the
+row for 10 s, and q2 does not need it any more.
 
-Leaving early never changes a result: a row leaves only if no later match can change one.
+Early removal never changes a result, because a row is removed only if no later match of it can change one.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ import numpy as np
 from operators.kernels.keys import Bools, Int64s
 from operators.lineage.lineage import RowClasses
 
-#: Greater than every distance of a match, and than the distance that stands for no match.
+#: Distance greater than every other distance, even than the distance that means no match.
 _ANY = np.iinfo(np.int64).max
 
-#: Returns the distances of the nearest matches ahead and behind, for a condition group and row positions.
+#: Function that returns, for a condition group and the positions of rows, the distances of the rows' nearest
+#: matches ahead and behind.
 Nearest = Callable[[int, Int64s], tuple[Int64s, Int64s]]
 
 
@@ -34,10 +35,10 @@ class QueryNeed:
     """Conditions under which a query still needs the rows of one side.
 
     Attributes:
-        own_us: Distance from a row to the opposite watermark at which the query stops needing the row, µs.
-        group: Condition group of a query that needs a row only until its first match; None for other queries.
-        w_a_us: Distance below which a match ahead counts, µs.
-        w_b_us: Distance below which a match behind counts, µs.
+        own_us: Distance of the opposite watermark from a row at which the query stops needing the row, µs.
+        group: Condition group of the query if it needs a row only until the row's first match, or None.
+        w_a_us: Distance below which a match ahead (T_b - T_a >= 0) is in the query's window, µs.
+        w_b_us: Distance below which a match behind is in the query's window, µs.
     """
 
     own_us: int
@@ -48,14 +49,14 @@ class QueryNeed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupNeeds:
-    """Needs of the queries of one condition group that end with the first match.
+    """Queries of one condition group that need a row only until its first match.
 
     Attributes:
         group: Number of the condition group.
-        windows_us: int64[k], ``own_us`` of these needs, ascending.
+        windows_us: int64[k], ``own_us`` of the k queries, ascending.
         least_a_us: int64[k + 1]. If the opposite watermark has passed a row by n of these windows, a match
-            ahead below ``least_a_us[n]`` counts for all queries that still need the row.
-        least_b_us: The same for matches behind.
+            ahead below ``least_a_us[n]`` is in the windows of all queries that still need the row.
+        least_b_us: int64[k + 1], distances of matches behind, in the same way.
     """
 
     group: int
@@ -66,12 +67,12 @@ class GroupNeeds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowNeeds:
-    """Needs of the queries that a row may serve.
+    """Needs of all queries that a row may serve.
 
     Attributes:
-        keeps_us: Distance to the opposite watermark up to which a row is needed, matched or not, µs.
-        until_us: Longest window, µs: slices end there, so rows leave then in any case.
-        groups: Needs that end with the row's first match.
+        keeps_us: Distance of the opposite watermark up to which the row is needed even if it has a match, µs.
+        until_us: Longest window, µs. The last slice ends there, so the row is then removed in any case.
+        groups: Queries that need the row only until its first match, per condition group.
     """
 
     keeps_us: int
@@ -80,7 +81,7 @@ class RowNeeds:
 
     @classmethod
     def of(cls, needs: Iterable[QueryNeed]) -> RowNeeds | None:
-        """Return the combined needs of some queries; None if a match cannot end any need early."""
+        """Return the combined needs of some queries, or None if a match cannot end any of them early."""
         keeps_us, by_group = 0, dict[int, list[QueryNeed]]()
         for need in needs:
             if need.group is None:
@@ -93,12 +94,12 @@ class RowNeeds:
         return cls(keeps_us, longest_us, tuple(_group_needs(g, own) for g, own in sorted(by_group.items())))
 
     def ended(self, age_us: Int64s, pos: Int64s, nearest: Nearest) -> Bools:
-        """Return which rows no query needs, although some window still reaches them, bool[n].
+        """Return which rows no query needs any more, although some window still reaches them, bool[n].
 
         Args:
-            age_us: int64[n], how far the opposite watermark has passed each row.
+            age_us: int64[n], how far the opposite watermark has passed each row, µs.
             pos: int64[n], positions of the rows.
-            nearest: Looks up matches.
+            nearest: Looks up the nearest matches of rows.
         """
         ended: Bools = (age_us >= self.keeps_us) & (age_us < self.until_us)
         some = np.flatnonzero(ended)
@@ -116,14 +117,14 @@ class RowNeeds:
 def ended_needs(
     needs: Mapping[int, RowNeeds], classes: RowClasses, age_us: Int64s, pos: Int64s, nearest: Nearest
 ) -> Bools:
-    """Return which rows of a segment no query needs, although windows still reach them, bool[n].
+    """Return which rows of a segment no query needs any more, although windows still reach them, bool[n].
 
     Args:
-        needs: Needs by the set of queries that a row may serve; rows with other sets are always needed.
+        needs: Needs by the set of queries that a row may serve. Rows with a set that has no entry are needed.
         classes: Classes of the rows.
-        age_us: int64[n], how far the opposite watermark has passed each row.
+        age_us: int64[n], how far the opposite watermark has passed each row, µs.
         pos: int64[n], positions of the rows.
-        nearest: Looks up matches.
+        nearest: Looks up the nearest matches of rows.
     """
     ended = np.zeros(len(pos), dtype=np.bool_)
     for mask in needs:
@@ -148,7 +149,7 @@ def _group_needs(group: int, needs: list[QueryNeed]) -> GroupNeeds:
 
 
 def _least_of_rest(values: list[int]) -> Int64s:
-    """Return, for each index, the least value from there to the end; ``_ANY`` after the last index.
+    """Return for each index the least value from the index to the end, and at last ``_ANY``.
 
     >>> _least_of_rest([3, 9, 5])[:3].tolist()
     [3, 5, 5]

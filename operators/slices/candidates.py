@@ -1,14 +1,14 @@
-"""Candidate pairs of one side of a join, collected from all segments before any is checked further.
+"""Candidate pairs between one side's slices and the other side's males, collected from many segments.
 
     slices of a          slice 1              slice 2
     segments          s1      s2      s3      s4      s5
     candidates     [ ......|.......|.......|.......|...... ]   one run per segment, in order
     males of b     [ ..................................... ]   rows of one segment throughout
 
-Pairs are found segment by segment, but their queries, residuals and columns are computed for all candidates
-together: a call of numpy or Arrow takes about 10 µs even for few rows. Measured on three queries of the
-State-Slice paper (§7.2): 102-260 ms per batch if each segment is processed alone, and 32-50 ms if candidates
-are collected first.
+Pairs are found segment by segment. But their queries, residual predicates and columns are computed for all
+candidates together, because a call of numpy or Arrow takes about 10 µs even for few rows. For three queries
+of the State-Slice paper (§7.2), a batch takes 102-260 ms if each segment is processed alone, and 32-50 ms if
+candidates are collected first.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ from operators.slices.overlaps import Doubles, overlapping_pairs
 
 _Array = TypeVar("_Array", Int64s, Codes)
 
-#: Maximum number of candidate pairs expanded together; limits memory if one key has very many rows.
+#: Maximum number of candidate pairs that are held at once. It limits memory if one key has very many rows.
 MAX_PAIRS_AT_ONCE = 2_000_000
-#: Minimum number of pairs in a chunk, since each chunk takes about 0.1 ms. With 4 keys and batches of 100
-#: rows, a batch took 169 ms with chunks of as many pairs as rows; now it takes 30 ms.
+#: Minimum capacity of a chunk in pairs, because each chunk takes about 0.1 ms. With 4 keys and batches of 100
+#: rows, a batch takes 30 ms. It took 169 ms when a chunk could hold only as many pairs as the batch had rows.
 MIN_PAIRS_AT_ONCE = 1 << 15
-#: Rows that a male's galloping search skips in about the time of testing each of them with the filter.
+#: The filter of keys is used if a segment has at most this many rows per male. With more rows per male, the
+#: galloping search skips rows faster than the filter tests them.
 FILTERED_PER_MALE = 16
 #: Maximum relative rounding error of a sum: a few units in the last place of a double.
 _ROUNDED = 2.0**-50
@@ -50,8 +51,8 @@ class SegmentRun:
 
     Attributes:
         rows: The segment.
-        classes: Classes of its rows.
-        index: int64[n], index in the segment of each candidate's row.
+        classes: Classes of the segment's rows.
+        index: int64[n], index of each candidate's row in the segment.
     """
 
     rows: Segment
@@ -74,7 +75,7 @@ class CandidateSide:
         return self.gathered(_times)
 
     def gathered(self, values: Callable[[Segment], Int64s]) -> Int64s:
-        """Return a value per row, int64[n], given a function that returns the values of a segment."""
+        """Return a value per row, int64[n], given a function that returns the values of a segment's rows."""
         return _joined([values(run.rows)[run.index] for run in self.runs])
 
     def pos(self) -> Int64s:
@@ -86,7 +87,7 @@ class CandidateSide:
         return _joined([run.rows.key[run.index] for run in self.runs])
 
     def classes(self) -> RowClasses:
-        """Return the classes of the n rows, numbered uniformly over all segments."""
+        """Return the classes of the n rows, with one numbering of classes for all segments."""
         numbers: dict[int, int] = {}
         # Most segments have the same classes in the same order, so they need no renumbering.
         renumbered: dict[tuple[int, ...], Int64s | None] = {}
@@ -115,7 +116,7 @@ class CandidateSide:
         return CandidateSide(tuple(runs))
 
     def read(self, layout: SideLayout, name: str) -> pa.Array:
-        """Return a stream column, n values."""
+        """Return the values of a stream column in the n rows."""
         derived = layout.derived(name, self.ts, self.key)
         if derived is not None:
             return derived
@@ -125,11 +126,11 @@ class CandidateSide:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """Candidate pairs: equal int64 keys, and near enough in time for the largest windows.
+    """Candidate pairs: rows with equal int64 keys that are near enough in time for the largest windows.
 
     Attributes:
-        females: Rows of the slices.
-        males: Rows that probed them.
+        females: Row of a slice in each pair.
+        males: Row of the other side in each pair.
         slices: Number of the slice of each run of ``females``.
     """
 
@@ -138,10 +139,10 @@ class Candidates:
     slices: tuple[int, ...]
 
     def per_slice(self, chosen: Int64s) -> Iterator[tuple[int, int]]:
-        """Yield, for each run, its slice's number and how many of the chosen candidates are in it.
+        """Yield, for each run of ``females``, its slice's number and the number of its chosen candidates.
 
         Args:
-            chosen: int64[m], ascending, indices of candidates.
+            chosen: int64[m], ascending, indices of the chosen candidates.
         """
         ends = np.cumsum([len(run.index) for run in self.females.runs])
         below = np.searchsorted(chosen, ends)
@@ -155,11 +156,11 @@ class Probing:
     Attributes:
         slice: Number of the slice.
         rows: The segment.
-        classes: Classes of its rows.
+        classes: Classes of the segment's rows.
         keys: int64[m], keys of the males that reach the slice, ascending.
-        times: int64[m], their event times.
-        reaching: int64[m], row numbers of these males; None for all males.
-        scan: Finds pairs by scanning rings; None: pairs are found by merging.
+        times: int64[m], event times of these males, µs.
+        reaching: int64[m], row numbers of these males, or None if all males reach the slice.
+        scan: Finds pairs by scanning rings. None: pairs are found by merging the keys of males and segment.
     """
 
     slice: int
@@ -173,11 +174,13 @@ class Probing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranges:
-    """Ranges of n rows. Two rows are a pair if their ranges overlap; on one side, ranges are points.
+    """Ranges of n rows of one side. Two rows are a pair if their ranges overlap.
+
+    The ranges of one of the two sides are points.
 
     Attributes:
         low: float64[n], starts of the ranges.
-        high: float64[n], ends of the ranges, inclusive; below ``low`` if a row has no range.
+        high: float64[n], ends of the ranges, inclusive. The end is below the start if a row has no range.
     """
 
     low: Doubles
@@ -193,7 +196,7 @@ class BandProbe:
     """Finds the pairs of a family that has no key but a band condition.
 
     Attributes:
-        band: The band.
+        band: The band condition.
         layouts: Columns per side.
     """
 
@@ -201,7 +204,7 @@ class BandProbe:
     layouts: Mapping[str, SideLayout]
 
     def ranges(self, side: str, rows: Segment) -> Ranges:
-        """Return the ranges of a side's rows, at least as wide as those that DuckDB compares."""
+        """Return the ranges of a side's rows, wide enough to contain every pair that DuckDB would find."""
         if side == self.band.side:
             low, high = self._ends(side, rows, Bound(self.band.column))
             return Ranges(low, high)
@@ -213,7 +216,7 @@ class BandProbe:
         return Ranges(low, high)
 
     def _ends(self, side: str, rows: Segment, bound: Bound) -> tuple[Doubles, Doubles]:
-        """Return the least and greatest possible column value plus offset; +inf and -inf for NULL."""
+        """Return lower and upper bounds of column value plus offset; for NULL, +inf and -inf (no range)."""
         layout = self.layouts[side]
         column, kind = layout.read(rows, bound.column), layout.types[bound.column]
         null = column.is_null().to_numpy(zero_copy_only=False)
@@ -221,7 +224,7 @@ class BandProbe:
             column = column.cast(pa.int32() if kind == "date" else pa.int64())
         value = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
         # NaN is greater than any number, as in DuckDB. Conversion of integers to doubles keeps their order.
-        # Sums and decimals are rounded, both here and in DuckDB.
+        # Sums and decimals are rounded, both here and in DuckDB, so the bounds allow for rounding errors.
         value = np.where(np.isnan(value), np.inf, value)
         exact = bound.offset == 0 and not kind.startswith("decimal")
         pad = 0.0 if exact else (np.abs(value) + abs(bound.offset)) * _ROUNDED
@@ -234,7 +237,7 @@ class BandProbe:
 
 
 class _Merging:
-    """Pairs of equal key of one segment."""
+    """Pairs of males with rows of one segment that have equal keys, found by merging."""
 
     def __init__(self, probing: Probing, wanted: Words | None, reach: Reach) -> None:
         self._probing, self._reach = probing, reach
@@ -271,7 +274,7 @@ class _Merging:
 
 
 class _Scanning:
-    """Pairs of equal key of one segment that males find in their rings."""
+    """Pairs of males with rows of one segment that have equal keys, found by scanning rings."""
 
     def __init__(self, scan: Scan, reach: Reach) -> None:
         self._scan, self._reach = scan, reach
@@ -290,7 +293,7 @@ class _Scanning:
 
 
 class _Overlapping:
-    """Pairs of one segment whose ranges overlap."""
+    """Pairs of males with rows of one segment whose ranges overlap."""
 
     def __init__(self, probing: Probing, females: Ranges, males: Ranges, reach: Reach) -> None:
         rows = np.arange(len(males.low)) if probing.reaching is None else probing.reaching
@@ -324,18 +327,18 @@ class _Overlapping:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Maximum distances in time between females and the males that probe them, µs.
+    """Maximum distances in time between females and the males that probe them.
 
     Attributes:
-        behind_us: Largest window on the females' side.
-        ahead_us: Largest window on the males' side.
+        behind_us: Largest window on the females' side, µs. An older female must be nearer than this.
+        ahead_us: Largest window on the males' side, µs. A newer female must be nearer than this.
     """
 
     behind_us: int
     ahead_us: int
 
     def can_meet(self, female: Segment, oldest: int, newest: int) -> bool:
-        """Return whether a window reaches from any row of a segment to the males' event times."""
+        """Return whether a row of a segment may be near enough to males from ``oldest`` to ``newest``."""
         return oldest - female.t_max < self.behind_us and female.t_min - newest < self.ahead_us
 
 
@@ -352,17 +355,17 @@ def find_candidates(
 
     Args:
         segments: Segments of a side's slices, in the order in which males pass them.
-        males: Probing rows of the opposite stream.
+        males: Rows of the other side that probe.
         classes: Classes of the males.
-        reach: Largest distances between candidates.
-        touched: int64[slices], increased by the number of pairs in each slice that have equal keys or are in
-            the band, regardless of their distance in time.
+        reach: Maximum distances in time between the two rows of a candidate.
+        touched: int64[slices], increased by the number of pairs in each slice that have equal keys or satisfy
+            the band condition, regardless of their distance in time.
         side: Side of the segments.
-        band: Finds pairs by a band instead of a key.
+        band: Finds pairs by a band condition, or None if pairs are found by key.
 
     Yields:
-        Candidates of all segments, in several pieces if they do not fit into one. Use a piece before
-        requesting the next one.
+        Candidates of all segments, in several chunks if they do not fit into one chunk. A chunk must be used
+        before the next chunk is requested, because all chunks share their buffers.
     """
     held = sum(len(probing.rows) for probing in segments)
     size = min(MAX_PAIRS_AT_ONCE, max(MIN_PAIRS_AT_ONCE, held + len(males)))
@@ -405,11 +408,11 @@ def _with_partners(probing: Probing, wanted: Words | None) -> tuple[Int64s, Int6
 
     Args:
         probing: The segment.
-        wanted: Filter of the keys of all males.
+        wanted: Filter with the keys of all males (``key_filter``), or None if no filter is used.
 
     Returns:
-        int64[m] each: keys, event times and row indices. If many rows may match, all rows are returned, with
-        None as indices.
+        int64[m] each: keys, event times and row indices. If many rows may match, all rows are returned, and
+        the indices are None.
     """
     keys, times = probing.rows.key, probing.rows.ts
     if wanted is None or len(keys) > FILTERED_PER_MALE * len(probing.keys):

@@ -1,12 +1,12 @@
-"""Compiled inner loop of a probe without a key: finds overlapping ranges, near enough in time.
+"""Compiled inner loop of a probe without a key: finds rows with overlapping ranges, near enough in time.
 
 The ranges of one side are points, and the ranges of the other side are the bands of its rows. Either side may
 be the stored side:
 
-    females      [----]        *        a point is a range of no length
-    males         |--*------------|     in the order of their begins; ``longest`` bounds their length
-                  from                  a female looks at males that begin at most ``longest``
-                  to                    before she begins, and not after she ends
+    females      [----]        *        a point is a range of length 0
+    males         |--*------------|     sorted by the starts of their ranges, none longer than ``longest``
+                  from                  a female is compared with the males that start at most ``longest``
+                  to                    before the female's start, and not after the female's end
 
 A batch has few males compared with the stored females, so only the males are sorted, in each batch.
 """
@@ -45,28 +45,29 @@ def overlapping_pairs(
     female_rows: Int64s,
     male_rows: Int64s,
 ) -> int:
-    """Write pairs (i, male[j]) with overlapping ranges, near enough in time, until buffers are full.
+    """Write pairs (i, male[j]) with overlapping ranges, near enough in time, until the buffers are full.
 
     A pair is near enough if ``-ahead_us < male_ts[j] - female_ts[i] < behind_us``.
 
     Args:
         female_low: float64[n], starts of the females' ranges.
-        female_high: float64[n], their ends, inclusive.
-        female_ts: int64[n], event times, µs.
+        female_high: float64[n], ends of the females' ranges, inclusive.
+        female_ts: int64[n], event times of the females, µs.
         male_low: float64[m], ascending, starts of the males' ranges.
-        male_high: float64[m], their ends, inclusive.
-        male_ts: int64[m], event times, µs.
+        male_high: float64[m], ends of the males' ranges, inclusive.
+        male_ts: int64[m], event times of the males, µs.
         male: int64[m], row number of each male.
         longest: Upper bound of the length of the males' ranges.
-        behind_us: Distance below which a female may be behind a male.
-        ahead_us: Distance below which a female may be ahead of a male.
-        state: int64[4], initially all 0; updated. Next female row; 1 + her next male, if she has begun; an
-            unused number; and the number of overlapping pairs so far, near or far.
+        behind_us: Distance below which a female may be behind a male, µs.
+        ahead_us: Distance below which a female may be ahead of a male, µs.
+        state: int64[4], all 0 before the first call, updated. The first two numbers state where the next call
+            continues: the female row, and 1 + the next male for this female (0 if the female has not begun).
+            The third is unused. The last is the number of overlapping pairs so far, regardless of time.
         female_rows: int64[size], filled with i.
         male_rows: int64[size], filled with ``male[j]``.
 
     Returns:
-        Number of pairs written; less than ``size`` only if no pairs are left.
+        Number of pairs written. It is less than ``size`` only if no pairs are left.
     """
     count, size, males = 0, len(female_rows), len(male)
     i, begun = state[0], state[1]
@@ -74,7 +75,7 @@ def overlapping_pairs(
         low, high = female_low[i], female_high[i]
         j = begun - 1
         if not begun:
-            # Find the first male that begins after this point; all earlier males end before she begins.
+            # Find the first male that starts at or after this point. All earlier males end too early.
             start = np.nextafter(low - longest, -np.inf)
             first, end = -1, males
             while end - first > 1:

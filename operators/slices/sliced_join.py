@@ -6,18 +6,19 @@ A slice [w_start, w_end) of a contains the rows of a whose distance behind b's w
           |  slice 1 [0, w_1)              | slice 2 [w_1, w_2) |  purged
     ------+--------------------------------+--------------------+---------> older
 
-An arriving male of b cross-purges, probes, and moves on to the next slice; a female of a is inserted into
-slice 1. A row that arrives out of order stays in slice 1 until the opposite watermark is w_1 past it. So the
-slice of a row gives a lower bound of the row's distance to every later row: for rows of slice i, the
-watermark is at least w_(i-1) past them. The filter of a slice relies on this bound, but results do not.
+An arriving male of b removes expired rows from a slice (cross-purge), probes the slice, and moves on to the
+next slice. A female of a is inserted into slice 1. Even a row that arrives out of order stays in slice 1
+until the opposite watermark has passed the row by w_1. So a row's slice gives a lower bound of the row's
+distance to every later row: the watermark has passed a row of slice i by at least w_(i-1). The filter of a
+slice relies on this bound, but results do not, because every pair's distance is checked.
 
 Invariant: a row is in exactly one slice of its chain, so no pair is made twice.
 
 Source: Definitions 1 to 3, Lemma 1, Figure 9. A row leaves a slice at a distance of w_end, as in the
-definitions; Figure 9 prints "> W^end". Unlike in the paper, rows move by segment. A segment whose span is
-below the slack moves as a whole; a wider segment is split. A boundary is *lazy* (``FamilyPlan.lazy_ends``) if
-the filters stop neither rows nor males there. A segment is not split at a lazy boundary, but moves when all
-of its rows may move.
+definitions; Figure 9 prints "> W^end". Unlike in the paper, rows move by segment. A segment whose time span
+is at most the slack moves as a whole, and a wider segment is split. A boundary is *lazy*
+(``FamilyPlan.lazy_ends``) if the filters stop neither rows nor males there. A segment is not split at a lazy
+boundary, but moves when all of its rows may move.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from operators.segments.segment import Segment
 #: A run of this many neighbouring segments is merged if no segment has most of the run's rows. So every row
 #: is rewritten about log_4(rows / rows of a batch) times.
 COMPACTION_FANIN = 4
-#: Up to this many boundaries, rows are compared with each; for more, sorting the times of rows is faster.
+#: Up to this many boundaries, rows are compared with each boundary. With more boundaries, it is faster to
+#: sort the times of the rows.
 FEW_BOUNDARIES = 16
 #: A segment with this many rows is not merged any more, because a segment is stored as one value.
 MAX_MERGED_ROWS = 1_000_000
@@ -43,7 +45,7 @@ MAX_MERGED_ROWS = 1_000_000
 
 @dataclass(slots=True)
 class SliceCounts:
-    """Counts of a slice in one batch, named as in ``SliceCounters``."""
+    """Counts of a slice in one batch; ``SliceCounters`` describes the fields of the same names."""
 
     touched: int = 0
     product: int = 0
@@ -66,8 +68,8 @@ class SliceState:
     """One sliced window of one side, with its segments and its counters of this batch.
 
     Attributes:
-        w_start_us: Start of the window, inclusive.
-        w_end_us: End, exclusive.
+        w_start_us: Start of the slice's window, inclusive, µs.
+        w_end_us: End of the slice's window, exclusive, µs.
         reach: Set of the queries whose window on this side goes beyond ``w_start_us``.
         segments: The rows, as segments in no fixed order.
         counts: Counters of this batch.
@@ -81,7 +83,7 @@ class SliceState:
 
     @property
     def rows(self) -> int:
-        """Number of rows in this slice, including rows that belong in other slices."""
+        """Number of rows stored in this slice, including rows that should have moved to later slices."""
         return sum(len(segment) for segment in self.segments)
 
 
@@ -93,19 +95,20 @@ def purge(
     *,
     drop: bool = False,
 ) -> list[Segment]:
-    """Cross-purge: remove the rows that the opposite watermark has passed by the slice's end.
+    """Cross-purge: remove the rows that the opposite watermark has passed by the end of the slice's window.
 
     Args:
-        state: The slice; its segments change.
-        watermark_us: Opposite watermark.
-        slack_us: A segment that spans at most this much stays until the watermark has passed all of its rows.
-        end_of: Returns the window end at which to split a segment: the slice's end or a later one. None: the
-            slice's end.
-        drop: Whether leaving rows are discarded. Then they are not copied; usually most of a segment leaves
-            at once.
+        state: The slice. Its segments change.
+        watermark_us: Opposite watermark, µs.
+        slack_us: A segment whose time span is at most this leaves only as a whole, once the watermark has
+            passed all of its rows, µs.
+        end_of: Returns the end at which to split a segment: the slice's end or the end of a later slice.
+            None: all segments are split at the slice's end.
+        drop: Whether leaving rows are discarded. If so, they are not copied, which saves time because usually
+            most rows of a segment leave at once.
 
     Returns:
-        Segments in which all rows satisfy T + w_end <= watermark; empty if ``drop``.
+        Segments of leaving rows, which all satisfy T + w_end <= watermark. Empty if ``drop`` is true.
     """
     limit = watermark_us - state.w_end_us
     staying, leaving = [], []
@@ -130,10 +133,10 @@ def count_per_slice(ends_us: Sequence[int], segment: Segment, watermark_us: int)
     """Count the rows of a segment per slice, by their distance behind the opposite watermark.
 
     Args:
-        ends_us: Ends of the slices, ascending. Rows beyond the last end count in the last slice, rows ahead
-            of the watermark in the first.
+        ends_us: Ends of the slices, ascending, µs. Rows beyond the last end count in the last slice, and rows
+            ahead of the watermark count in the first slice.
         segment: The rows.
-        watermark_us: Opposite watermark.
+        watermark_us: Opposite watermark, µs.
     """
     counts = [0] * len(ends_us)
     inner = ends_us[:-1]
@@ -158,15 +161,18 @@ def compact(
     live: Collection[int] | None = None,
     without_dead: Callable[[Segment], Segment | None] | None = None,
 ) -> None:
-    """Merge runs of small neighbouring segments if the merged span stays within the slack.
+    """Merge runs of small neighbouring segments if the merged segment's time span is at most the slack.
 
-    In an unbounded slice, rows never cross a boundary, so only size stops a merge.
+    In an unbounded slice, rows never cross a boundary, so the slack does not matter, and only size limits a
+    merge.
 
     Args:
-        state: The slice; its segments change.
-        slack_us: Maximum span of a merged segment.
-        live: Lineage bits that a query may still need; bits of other filters do not prevent a merge.
-        without_dead: Returns the merged rows that stay; None if no rows stay. By default all rows stay.
+        state: The slice. Its segments change.
+        slack_us: Maximum time span of a merged segment, µs.
+        live: Lineage bits that a query may still need. Other bits do not prevent a merge of segments that
+            differ in them. None: all bits are needed.
+        without_dead: Returns the rows of a merged segment that stay, or None if none stays. By default, all
+            rows stay.
     """
     if len(state.segments) < COMPACTION_FANIN:
         return
@@ -177,7 +183,7 @@ def compact(
     run: list[Segment] = []
 
     def close() -> None:
-        # Leave out segments that would be most of the merged rows, largest first.
+        # Leave out each segment, largest first, that would have most of the merged rows.
         small = sorted(run, key=len)
         while small and (
             len(small[-1]) >= MAX_MERGED_ROWS or 2 * len(small[-1]) > sum(len(segment) for segment in small)

@@ -1,4 +1,4 @@
-"""Rows of one side of a family that wait until a clock has passed them before they are joined."""
+"""Rows of one side of a family that are joined only after a clock has passed them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Final
 from operators.segments.merge import concat, mergeable
 from operators.segments.segment import Segment
 
-#: Waiting segments are merged once there are this many, except a segment with most of the rows.
+#: Waiting segments are merged once there are this many, but not a segment with more than half of all rows.
 _MOST_WAITING: Final = 8
 
 
 @dataclass(slots=True, eq=False)
 class WaitingRows:
-    """Rows that wait.
+    """Rows that wait until a clock has passed them.
 
     Attributes:
-        segments: The rows.
-        taken: Number of rows that were removed in this batch.
+        segments: The waiting rows.
+        taken: Number of rows that stopped waiting and were removed in this batch.
     """
 
     segments: list[Segment] = field(default_factory=list)
@@ -26,11 +26,11 @@ class WaitingRows:
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
+        """Number of waiting rows."""
         return sum(len(segment) for segment in self.segments)
 
     def released(self, before: int | None) -> list[Segment]:
-        """Remove and return the rows whose clock is before a value; no rows if the value is None."""
+        """Remove and return the rows whose clock value is below ``before``, or no rows if that is None."""
         if before is None:
             return []
         going = [s for s in self.segments if s.t_max < before]

@@ -35,12 +35,12 @@ def load_bucket(
     """Rebuild a bucket from its stored form.
 
     Args:
-        manifest: Result of ``encode_manifest``; None for a new bucket.
-        plan: Plan in force when the bucket was stored.
-        load: Returns a segment by id; called once for each segment; for a closed segment, only when it is
-            opened.
-        compiled: Compiled families of this plan by id; missing families are compiled and added.
-        reader: Reads the rows of lazy segments when they are needed; None: all segments are loaded at once.
+        manifest: Result of ``encode_manifest``, or None for a new bucket.
+        plan: Plan in force when the bucket was stored, or None before the first plan.
+        load: Returns a segment by id. It is called once for each segment; for a parked segment, it is called
+            only when the segment is opened.
+        compiled: Compiled families of this plan by id. Families that are missing are compiled and added.
+        reader: Reads the rows of lazy segments when they are needed. None: all segments are loaded now.
 
     Raises:
         UnknownStateFormat: This version does not read the format of the manifest.
@@ -108,7 +108,7 @@ def load_bucket(
             kept = document["absence"][family.id]
             for state, ids in zip(joins.absence.states(), kept, strict=True):
                 state.segments = [segment(segment_id) for segment_id in ids]
-            # Versions that evicted no rows early did not store this count.
+            # Versions of Sluice that evicted no rows early did not store this count.
             joins.absence.unsearched |= document.get("unsearched", {}).get(family.id, {})
         if joins.ranked is not None:
             (joins.ranked.released_us, *facts), *kept = document["ranked"][family.id]
@@ -119,9 +119,9 @@ def load_bucket(
         for side, closed in joins.closed.items():
             facts = document.get("closed", {}).get(family.id, {}).get(side)
             if facts is None:
-                continue  # stored by a version in which outer, semi and anti joins used no contract
+                continue  # stored by a version of Sluice whose outer, semi and anti joins ignored contracts
             closed.floor_us, closed.newest_us, closed.unpurged, closed.dead, *last, ids = facts
-            # Earlier versions stored fewer facts.
+            # Earlier versions of Sluice stored fewer of these values.
             if last and last[0] is not None:
                 closed.last = decode_rows(pa.py_buffer(b64decode(last[0])))
             if len(last) > 1:

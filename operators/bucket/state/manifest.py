@@ -1,8 +1,8 @@
 """The manifest of a bucket: its state, and the ids of the values that contain its segments.
 
 A manifest is a small JSON document. It holds the watermarks, the number of the next batch, the terms by which
-rows are held, the ids of the segments of every slice, and the ids of the values that this batch and the
-previous batch dropped.
+queries may use rows from before their activation (``operators.lineage.entitlement``), the ids of the segments
+of every slice, and the ids of the values that this batch and the previous batch dropped.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from operators.segments.encoding.row_codec import encode_rows
 from operators.segments.encoding.view_names import bloom_id, stored_ids
 from operators.segments.layout import SIDES
 
-#: Lowest format of manifests in use. Format 1 had one chain per family, and another encoding of plans. In 2
-#: the place of a bit in a segment's lineage words was the number of its filter, and terms had no end. In 3,
-#: the only views were cuts. Formats up to 4 kept values in the state store, where no later version looks.
+#: Lowest manifest format that is read. Formats 1 to 4 are refused. In 1, a family had one chain, and plans
+#: had another encoding. In 2, a filter's number was the place of its bit in a lineage, and terms had no upper
+#: bound of event times. In 3, views could only cut segments by time. Up to 4, Spark's state store held them.
 FORMAT = 5
-#: Like 5, with closed keys; written only if a stream has a contract.
+#: Format 5 with closed keys. Written only if a stream has a contract.
 FORMAT_WITH_CLOSINGS = 6
-#: Like 6, with ranks of rows, the progress of ordered streams or open groups; closed keys are optional.
+#: Format 6 with ranks of rows, the progress of ordered streams or open groups. Closed keys are optional.
 FORMAT_WITH_MORE = 7
 
-#: Like 7, with exchanged intermediates; all other parts are optional.
+#: Format 7 with exchanged intermediates. Everything that formats 6 and 7 added is optional.
 FORMAT_WITH_EXCHANGES = 8
-#: Like 8, with closed segments of rows that wait on disk; all other parts are optional.
+#: Format 8 with parked segments, whose rows wait on disk. Everything that formats 6 to 8 added is optional.
 FORMAT_WITH_PARKED = 9
-#: Like 9, with rows that wait for their place in the order; all other parts are optional.
+#: Format 9 with rows that wait for their place in the order. Everything that formats 6 to 9 add is optional.
 FORMAT_WITH_SORTING = 10
 
 
@@ -117,9 +117,10 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         if joins.closed
     }
     if closed:
-        # Versions without closings must refuse this state, because rows of closed keys were removed from it.
+        # Versions of Sluice without closings must refuse this state, because it lacks the purged rows of
+        # closed keys.
         document |= {"format": FORMAT_WITH_CLOSINGS, "closed": closed}
-    # ``astuple`` would copy each number of each block, which takes longer than the rest of the encoding.
+    # ``astuple`` would copy each number of each block, which takes longer than all other steps of encoding.
     orders = {
         str(stream_id): [getattr(s.order, field.name) for field in fields(s.order)]
         for stream_id, s in bucket.streams.items()
@@ -147,7 +148,7 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         if joins.groups is not None
     }
     if groups:
-        # Versions without groups would lose the groups.
+        # Versions of Sluice without groups would lose the groups.
         document |= {"format": FORMAT_WITH_MORE, "groups": groups}
     waiting = {
         family_id: [segment.id for segment in joins.waiting.segments]
@@ -184,15 +185,15 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         if segment.bloom is not None
     }
     if facts:
-        # Versions without lazy segments would decode these segments, and never delete their key filters.
+        # Versions of Sluice without lazy segments decode these segments, and never delete their key filters.
         document["lazy"] = encode_facts(facts)
     if bucket.arrived:
-        # Versions without exchanges would lose the pairs in transit.
+        # Versions of Sluice without exchanges would lose the pairs in transit.
         document |= {"format": FORMAT_WITH_EXCHANGES, "arrived": bucket.arrived}
     if bucket.exchange_files:
         document |= {"format": FORMAT_WITH_EXCHANGES, "exchange": bucket.exchange_files}
     if parked:
-        # Versions without parked rows would lose them.
+        # Versions of Sluice without parked rows would lose these rows.
         document |= {"format": FORMAT_WITH_PARKED, "parked": parked}
     sorting = {
         family_id: {side: [s.id for s in rows.segments] for side, rows in joins.sorting.items()}
@@ -200,7 +201,7 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
         if any(rows.segments for rows in joins.sorting.values())
     }
     if sorting:
-        # Versions without sorting would lose the waiting rows.
+        # Versions of Sluice without sorting would lose the waiting rows.
         document |= {"format": FORMAT_WITH_SORTING, "sorting": sorting}
     rings = {
         family_id: {
@@ -217,16 +218,15 @@ def encode_manifest(bucket: Bucket, dropped: Iterable[str] = (), dropped_before:
 
 
 def _packed(numbers: Int64s) -> str:
-    """Return numbers as text that JSON can hold."""
+    """Return numbers as compact text, which JSON can hold."""
     return b64encode(zlib.compress(numbers.astype("<i8").tobytes())).decode()
 
 
 def stored_plan_version(manifest: bytes) -> int:
-    """Return the plan version in force when a manifest was stored; 0 before the first plan.
+    """Return the plan version in force when a manifest was stored, or 0 before the first plan.
 
     Raises:
-        UnknownStateFormat: This version cannot read the format of the manifest, or of the plan stored with
-            it.
+        UnknownStateFormat: This version of Sluice cannot read the format of the manifest or of its plan.
     """
     version: int = manifest_document(manifest)["plan_version"]
     return version
@@ -238,7 +238,7 @@ def dropped_ids(manifest: bytes) -> tuple[str, ...]:
 
 
 def dropped_before_ids(manifest: bytes) -> tuple[str, ...]:
-    """Return the ids dropped by the previous batch; none if an older version already removed them."""
+    """Return the stored ids of the values that the batch before a manifest's batch dropped."""
     return tuple(manifest_document(manifest).get("dropped_before", ()))
 
 
@@ -248,7 +248,7 @@ def exchange_ids(manifest: bytes) -> tuple[str, ...]:
 
 
 def segment_ids(manifest: bytes) -> set[str]:
-    """Return the stored ids of all values with segments, key filters or exchanged pairs of a manifest."""
+    """Return the stored ids of a manifest's values that contain segments, key filters or exchanged pairs."""
     document = manifest_document(manifest)
     held = [
         ids for joins in document["families"].values() for sides in joins.values() for ids in sides.values()
@@ -269,14 +269,14 @@ def segment_ids(manifest: bytes) -> set[str]:
 
 
 def manifest_document(manifest: bytes) -> dict[str, Any]:
-    """Read a manifest as JSON; its fields depend on its format.
+    """Read a manifest as JSON; the fields depend on the manifest's format.
 
     Raises:
-        UnknownStateFormat: The manifest has a format that this version does not read.
+        UnknownStateFormat: The manifest has a format that this version of Sluice does not read.
     """
     document: dict[str, Any] = json.loads(manifest)
     known = range(FORMAT, FORMAT_WITH_SORTING + 1)
-    # The first version with groups stored finished keys next to the groups.
+    # The first version of Sluice with groups stored a third value per family here: its finished keys.
     if document["format"] not in known or any(len(kept) != 2 for kept in document.get("groups", {}).values()):
         raise UnknownStateFormat(
             f"the stored state has format {document['format']}, "

@@ -2,16 +2,16 @@
 
 The values (``segments.files``) are: the plan in force as JSON; segments (``segments.segment``);
 patches (``encoding.patch``) for the views (``encoding.view_names``) that slices may hold; and key filters of
-large segments (``operators.lazy``). For each segment with a key filter, the manifest also has summary facts.
+large segments (``operators.lazy``). A segment with a key filter is also summarized in the manifest.
 
 A migration moves rows to other joins, or adds bits to their lineage. Most of these rows are stored already,
-and writing them again would take longer than the rest of the batch. So their segments become views, and one
-patch for the whole bucket stores the selections and lineages of the views. In other batches, a bucket writes
-every segment that it makes: a segment that is filtered as it moves is stored again, and its former value is
-dropped.
+and writing them again would take longer than the whole batch does without it. So their segments become views,
+and one patch for the whole bucket stores the selections and lineages of the views. In all other batches, a
+bucket writes every segment that it makes. If a segment is filtered while it moves to the next slice, the
+filtered segment is stored, and the value of the unfiltered segment is dropped.
 
-An id contains the checkpoint's id, so that no cached value is used for another checkpoint. It also contains
-the batch, so that a replayed batch writes the same ids again.
+An id contains the checkpoint's id, so that a value cached for one checkpoint is never used for another. It
+also contains the batch number, so that a replayed batch writes the same ids again.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from operators.segments.encoding.patch import PatchWriter
 from operators.segments.encoding.view_names import KEPT, part_name, patched_name, steps, stored_id
 from operators.segments.segment import ArrivedFile, Origin, Segment
 
-#: A view of this many steps is rewritten instead of viewed again, so that names stay short and views open
-#: quickly.
+#: Maximum number of steps of a view (``encoding.view_names``). If one more step would be needed, the rows are
+#: written again instead, so that names stay short and views open quickly.
 MOST_STEPS = 4
-#: Maximum number of stored rows per needed row; above this, the needed rows are written again.
+#: Maximum number of stored rows per row that is still needed. Above this, the needed rows are written again.
 MOST_ROWS_PER_NEEDED = 2
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentIds:
-    """Ids of the values that a bucket writes in a batch: numbered segments and patches, and a plan."""
+    """Ids of the values that a bucket writes in a batch; iteration yields the ids of segments and patches."""
 
     checkpoint_id: str
     bucket: int
@@ -75,7 +75,7 @@ Place = tuple[FamilyJoins, Holder, int]
 def store_segments(
     bucket: Bucket, ids: SegmentIds, put: Callable[[str, bytes | ArrivedFile, Segment | None], None]
 ) -> set[str]:
-    """Name the segments that are not stored yet, and write the missing values.
+    """Assign ids to the segments of a bucket that are not stored yet, and write them.
 
     Args:
         bucket: The bucket; the segments of its joins are replaced by their stored form.
@@ -91,8 +91,8 @@ def store_segments(
     worth_viewing = _worth_viewing(bucket) if bucket.plan_changed else frozenset()
     held: set[str] = set()
     views: dict[int, tuple[Segment, Origin, list[Place]]] = {}
-    # By name, or by ``id()``. Keeping the segment alive prevents another segment from getting the same
-    # ``id()``.
+    # Written segments by name, or by ``id()`` if they had no name. Each original segment is kept alive here,
+    # so that no other segment gets the same ``id()``.
     written: dict[str | int, tuple[Segment, Segment]] = {}
     for place in _places(bucket):
         joins, state, index = place
@@ -148,7 +148,7 @@ def _store_filters(bucket: Bucket, put: Callable[[str, bytes, Segment | None], N
         segment = state.segments[index]
         if segment.id not in lazy:
             continue
-        # Several joins may share the segment.
+        # Several joins may share the segment, but its filter is stored only once.
         if segment.id not in found:
             found[segment.id] = with_filter(segment, put)
         if found[segment.id] is not segment:
@@ -165,7 +165,7 @@ def _places(bucket: Bucket) -> Iterator[Place]:
 
 
 def _worth_viewing(bucket: Bucket) -> frozenset[str]:
-    """Return the ids of the stored segments with enough needed rows to make new views of them."""
+    """Return the ids of stored segments of which enough rows are still needed to justify views of them."""
     needed: Counter[str] = Counter()
     whole: dict[str, int] = {}
     seen: dict[int, Segment] = {}
@@ -182,7 +182,7 @@ def _worth_viewing(bucket: Bucket) -> frozenset[str]:
 
 
 def _viewable(segment: Segment, origin: Origin, worth_viewing: frozenset[str]) -> bool:
-    """Return whether a segment is to be stored as a view of its origin."""
+    """Return whether to store a segment as a view of the stored segment from which it was made."""
     name = origin.segment.id
     if stored_id(name) not in worth_viewing or len(steps(name)) >= MOST_STEPS:
         return False
@@ -190,7 +190,7 @@ def _viewable(segment: Segment, origin: Origin, worth_viewing: frozenset[str]) -
 
 
 def _left_over(segment: Segment, worth_viewing: frozenset[str]) -> bool:
-    """Return whether too many stored rows of a view were needed only by queries that have left."""
+    """Return whether a view's stored segment has too many rows that no remaining query needs."""
     return KEPT in segment.id and stored_id(segment.id) not in worth_viewing
 
 

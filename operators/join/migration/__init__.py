@@ -1,4 +1,4 @@
-"""The migration of joins: rows move from the slices of one plan version to those of the next.
+"""The migration of joins: rows move from the slices of one plan version to the slices of the next version.
 
 Doors: migration.
 """

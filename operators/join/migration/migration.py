@@ -1,4 +1,4 @@
-"""Migration of the state from one plan version's joins to the next's, in place, between batches.
+"""Migration of stored rows from the joins of one plan version to the joins of the next, between batches.
 
 If each version has only one join, every segment moves to the new slice that begins where its former slice
 began. If there is no such slice, it moves to the last slice that begins earlier. This covers splits, merges,
@@ -11,8 +11,9 @@ extensions and truncations are ours.
                   v        v                              s1 and s2 stay at 0s, and the next cross-purge
     next     [0s, 5s)  s1 s2     [5s, 30s)  s3            moves their rows beyond 5s on
 
-A join that exists in both versions keeps its segments where they are. Any other join takes the rows of a side
-from all former joins, each row once. The rows that it admits enter its first slice.
+If there are several joins, a join that exists in both versions keeps its segments, moved in the same way. Any
+other join takes the rows of a side from all former joins, each row once. The rows that it admits enter its
+first slice.
 
 Invariant: a row is never in a later slice than the watermarks allow, but it may be in an earlier slice. The
 next cross-purge filters the rows in earlier slices and moves them to the slices where they belong.
@@ -40,13 +41,13 @@ from operators.lineage.entitlement import Term, rows_of_terms
 from operators.segments.layout import SIDES
 from operators.segments.segment import Segment
 
-#: A side's segments in one join, each with the start of its slice.
+#: A side's segments in one join, each with the start of its slice, µs.
 Held = list[tuple[int, Segment]]
-#: Per side: the lineage bits that mark held rows, each with the terms for these rows
-#: (``entitlement.settled``).
+#: Per side: new lineage bits, each with the terms that it replaces. The bit is set on the rows that satisfy
+#: one of these terms (``entitlement.settled``).
 Marks = dict[str, dict[int, tuple[Term, ...]]]
-#: Rows taken out of segments. A key is the segment's ``id()``, the wanted row classes, and the event time
-#: after which rows are taken.
+#: Parts of segments that joins have admitted. A key is the segment's ``id()``, whether each row class is
+#: admitted, and the event time after which rows are admitted, or None for rows of all times.
 Taken = dict[tuple[int, tuple[bool, ...], int | None], Segment | None]
 _NO_MARKS: Mapping[str, Mapping[int, Sequence[Term]]] = MappingProxyType({})
 _NO_WATERMARKS: Mapping[str, int | None] = MappingProxyType({})
@@ -63,26 +64,27 @@ def migrated(
 
     Args:
         former: The joins under the version in force.
-        family: The family under the next version.
+        family: The family, compiled under the next version.
         activated: Ids of the queries that the next version activates.
-        marks: Per side: the lineage bits for held rows, each with the terms for these rows.
-        watermarks: Watermark per side at the end of the previous batch; None before the first row.
+        marks: Per side: new lineage bits, each with the terms that it replaces (``Marks``).
+        watermarks: Watermark per side at the end of the previous batch, or None before the first row.
 
     Returns:
-        The next joins; each row is in a slice that starts no later than its former slice.
+        The joins of the next version. Each row is in a slice that starts no later than its former slice.
     """
     following = FamilyJoins.empty(family)
     kept = [
         side
         for side in following.closed
-        # Several plan versions may take effect before one batch: one of them may end a contract and spread
-        # keys over more buckets, and the last one may renew the contract.
+        # Several plan versions may take effect before one batch. One version may end a contract and spread
+        # keys over more buckets, and a later one may renew the contract. Then the new buckets of a key lack
+        # its closings, so no bucket may keep them.
         if side in former.closed and former.family.plan.replication == family.plan.replication
     ]
     if following.absence is not None and former.absence is not None:
         for side in former.closed.keys() - set(kept):
-            # The closings tell which rows are decided. A family that loses its closings therefore first
-            # removes the decided rows.
+            # Closings mark the rows of their keys as decided. So before a family loses its closings, it must
+            # remove these rows.
             former.purge_closed("b" if side == "a" else "a", all_rows=True)
         following.absence.take_over(former.absence)
     if following.ranked is not None and former.ranked is not None:
@@ -111,7 +113,7 @@ def migrated(
                 pool = _pooled(segment for rows in held.values() for _, segment in rows)
             passed_us = _passed_us(chain, side, reached)
             for segment in pool:
-                # Rows that have passed all windows of the join would be purged before they could match.
+                # Rows that all windows of the join have left would be purged before they could match.
                 if passed_us is None or segment.t_max > passed_us:
                     admitted = _admitted(chain, side, segment, passed_us, taken)
                     if admitted is not None:
@@ -125,7 +127,7 @@ def _take_waiting(
     activated: frozenset[int],
     marks: Mapping[str, Mapping[int, Sequence[Term]]],
 ) -> None:
-    """Take over the waiting rows. Rows on disk are opened only if a query asks for held rows."""
+    """Take over rows that wait; open parked rows only if an activated query may use older rows."""
     family = following.family
     asked = any(q.id in activated and q.backfill == "state" for q in family.plan.queries)
 
@@ -153,10 +155,10 @@ def _take_waiting(
 def _admitted(
     chain: Chain, side: str, segment: Segment, passed_us: int | None, taken: Taken
 ) -> Segment | None:
-    """Return the rows that a join admits; joins that want the same rows get the same segment.
+    """Return the rows that a join admits; joins that admit the same rows of a segment share the result.
 
-    Each row is in the state of every join that admits it. The queries have few distinct filters, so rows are
-    copied and stored (``bucket.state.store_segments``) once per distinct filter.
+    Each row is in the state of every join that admits it. But the queries have few distinct filters, so rows
+    are copied and stored (``bucket.state.store_segments``) only once per distinct filter.
     """
     admission = chain.join.admission
     if admission is None:
@@ -171,7 +173,7 @@ def _admitted(
 
 
 def _continued(former: FamilyJoins, join: JoinPlan, joins: int, activated: frozenset[int]) -> str | None:
-    """Return the id of the only former join with all rows that a join may use; None if there is none."""
+    """Return the id of the former join that holds all rows that a join may use, or None if no join does."""
     if joins == 1 and len(former.chains) == 1:
         return next(iter(former.chains))
     if join.id not in former.chains or activated.intersection(join.queries):
@@ -182,7 +184,7 @@ def _continued(former: FamilyJoins, join: JoinPlan, joins: int, activated: froze
 
 
 def _passed_us(chain: Chain, side: str, reached: Mapping[str, int | None]) -> int | None:
-    """Return the event time up to which a side's rows have left a join; None if no row has left."""
+    """Return the event time up to which a side's rows have left a join, or None if no row has left."""
     opposite_us = reached.get(side)
     return None if opposite_us is None else opposite_us - chain.slices[side][-1].w_end_us
 
@@ -202,7 +204,7 @@ def _place(chain: Chain, side: str, segment: Segment, index: int) -> None:
 
 
 def _pooled(held: Iterable[Segment]) -> list[Segment]:
-    """Return the rows of a side, each once; the copies of a row in several joins are equal."""
+    """Return the rows of a side, each row once, although several joins may hold equal copies of it."""
     distinct = {id(segment): segment for segment in held}
     # Take large segments first, so that few segments are cut into pieces.
     segments = sorted(distinct.values(), key=len, reverse=True)
@@ -220,8 +222,8 @@ def first_copies(positions: Sequence[Int64s]) -> list[Bools]:
     [[True, True], [False, True]]
 
     Args:
-        positions: int64[n] each, positions of rows in their source, in any order; no array has a position
-            twice.
+        positions: int64[n] each, positions of rows in their source, in any order. No array contains a
+            position twice.
 
     Returns:
         bool[n] for each.
@@ -253,9 +255,9 @@ def _held(
     activated: frozenset[int],
     marks: Mapping[int, Sequence[Term]],
 ) -> Mapping[str, Held]:
-    """Return the rows of a side in each former join, with the bits of new filters added.
+    """Return the rows of a side in each former join, with new lineage bits for new filters and ``marks``.
 
-    A filter gives the same answer for all copies of a row, so any copy may be used.
+    A filter gives the same answer for all copies of a row, so it does not matter which copy a join uses.
     """
     states = {join_id: chain.slices[side] for join_id, chain in former.chains.items()}
     before: dict[int, Segment] = {}
@@ -268,8 +270,8 @@ def _held(
     marked = list(before.values())
     if marks:
         marked = [_with_marks(segment, layout.kept(segment), marks) for segment in marked]
-    # Segments that are rewritten anyway drop the bits of departed queries' filters. Otherwise rows with
-    # unbounded windows would collect the bits of all queries that ever existed.
+    # If a segment is rewritten anyway, it drops the bits of filters that no query has any more. Without this,
+    # rows in unbounded windows would collect the bits of all queries that ever existed.
     known = {
         id(segment): found if found is segment else found.slimmed(live)
         for segment, found in zip(
@@ -285,7 +287,7 @@ def _held(
 
 
 def _with_marks(segment: Segment, kept: frozenset[str], marks: Mapping[int, Sequence[Term]]) -> Segment:
-    """Set a bit on held rows; if no row is held, add no bit: a missing bit means an unset bit."""
+    """Set each new bit on the rows that satisfy one of its terms; add no bit that would be set on no row."""
     for bit, terms in marks.items():
         rows = rows_of_terms(segment, terms, kept)
         if rows.any():
@@ -300,12 +302,11 @@ def _with_new_filters(
     side: str,
     activated: frozenset[int],
 ) -> list[Segment]:
-    """Evaluate new filters on old rows that queries with these filters may use.
+    """Evaluate the filters of activated queries on the older rows that these queries may use.
 
-    The watermark has passed the rows of a slice by at least the slice's start. So a query with a window up to
-    this start finds no more matches for these rows: they need no bit, and are not rewritten. All segments
-    that lack the same filters are evaluated in one call, because a call takes milliseconds, even for few
-    rows.
+    The watermark has passed the rows of a slice by at least the slice's start. So a query whose window is not
+    longer than this start finds no more matches for these rows: they need no bit and are not rewritten. All
+    segments that lack the same filters are evaluated in one call, because each call takes milliseconds.
     """
     filters = {f.bit: f for f in (family.plan.filters_a if side == "a" else family.plan.filters_b)}
     wanted: dict[int, int] = {}
@@ -329,7 +330,7 @@ def _with_new_filters(
             lacking.setdefault(tuple(missing), []).append(number)
     result = list(segments)
     for lacked, numbers in lacking.items():
-        # A filter that reads no column gets one anyway, so that the table has the right number of rows.
+        # If no filter reads a column, add one anyway, so that the table has the right number of rows.
         names = {name for bit in lacked for name in filters[bit].columns} or {layout.event_time}
         parts = {name: [layout.read(segments[n], name) for n in numbers] for name in sorted(names)}
         table = pa.table({name: pa.chunked_array(arrays) for name, arrays in parts.items()})
