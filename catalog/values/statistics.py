@@ -1,6 +1,6 @@
 """Statistics of streams and families: the input of the cost models that choose a plan.
 
-Every number has an origin, since a plan is only as good as its statistics:
+Every number has an origin. If several origins provide a number, the first of these origins is preferred:
 
     given > measured (by the running job, smoothed) > sampled (from the inputs) > assumed
 """
