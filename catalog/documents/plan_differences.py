@@ -164,7 +164,7 @@ def applied(old: Plan | None, change: PlanDifference) -> Plan:
     """
     if old is None or old.version != change.base:
         raise InvariantBroken(
-            f"plan version {change.plan.version} is stored as its difference to version {change.base}",
+            f"plan version {change.plan.version} can only be restored from version {change.base}",
             detail="There is no plan." if old is None else f"The given plan has version {old.version}.",
         )
     former = {family.id: family for family in old.families}

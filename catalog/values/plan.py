@@ -400,7 +400,7 @@ class FamilyPlan:
 
     @property
     def ordered(self) -> bool:
-        """Return whether its clock is the order of its streams: windows then count steps of the order."""
+        """Return whether the family's clock is the order of its streams; windows then count steps of it."""
         return self.clock_a == "order"
 
     @property

@@ -17,7 +17,7 @@ class SourceFile:
         path: Absolute path.
         size: Bytes when it was listed.
         mtime_ns: Modification time when it was listed, ns since 1970.
-        rows: Rows in the file, without the skipped ones; 0 if it was set aside.
+        rows: Rows in the file without skipped rows; 0 if the file was set aside.
         t_min_us: Oldest event time in the file, µs UTC, or None.
         t_max_us: Newest event time in the file, µs UTC, or None.
         verdict: ``ok``: the file is read. ``set-aside``: it is counted and reported, but never read.

@@ -82,7 +82,7 @@ def _is_within(path: str, directory: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Dialect of text files; the defaults are those of DuckDB.
+    """Dialect of text files; the defaults are DuckDB's.
 
     Attributes:
         delimiter: Character between the fields of a CSV row.
@@ -187,7 +187,7 @@ class KafkaCluster:
     Attributes:
         bootstrap: Some of the brokers: ``host:port``, with commas between them.
         tls: Encryption of the connections; None if they are not encrypted.
-        sasl: User of the service; None if it connects without one.
+        sasl: User as which the service connects; None if it connects without a user.
     """
 
     bootstrap: str
@@ -205,7 +205,7 @@ class SchemaRegistry:
     """Registry of the schemas of messages: Confluent's, or one with the same protocol.
 
     Attributes:
-        url: Its address, ``http://host:port`` or ``https://``; several are separated by commas.
+        url: Address of the registry, ``http://host:port`` or ``https://``; commas separate several addresses.
         username: User for HTTP basic authentication; None for requests without it.
         password: Password of the user.
     """
@@ -232,7 +232,7 @@ class KafkaSource:
         format: Format of the values of messages.
         on_bad: Treatment of a message that is not an event of the stream: ``reject`` stops the job before it,
             ``dead-letter`` writes it to the dead letters and continues.
-        key: Column that is filled with the key of a message, as text; None if no column is.
+        key: Column that is filled with the key of a message, as text; None if there is no such column.
         headers: (column, header) for each column that a header fills, as text.
         registry: Registry of the schemas of Avro messages; None for JSON. This field is left out of the
             ``repr``, because the registry may move.
@@ -392,7 +392,7 @@ class Stream:
             ``constraints`` and ``on_error`` are left out of the ``repr``, by which a run recognizes its
             workload (``service.workspace.bounded_run``).
         constraints: Constraints on its rows.
-        order: Order in which its rows arrive, for joins without windows; None if it has none.
+        order: Order in which the stream's rows arrive, for joins without windows; None if it has no order.
         retain_us: Longest window of time on its rows, µs; None for no limit. This field is left out of the
             ``repr``, too.
         state_cap_mb: Most space that its rows may take in the state, megabytes of 1,000,000 bytes; None for

@@ -10,7 +10,7 @@ _MOST_LISTED = 20
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to a name, ignoring case; None if none is similar.
+    """Return the known name that is most similar to a name, ignoring case, or None.
 
     >>> nearest("delya", ["carrier", "Delay"])
     'Delay'

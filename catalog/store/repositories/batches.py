@@ -86,7 +86,7 @@ class BatchRepository(Repository):
                 return False
             expected = connection.execute(_NEXT).scalar_one()
             if manifest.batch != expected:
-                raise InvariantBroken(f"batch {manifest.batch} was committed, {expected} is next")
+                raise InvariantBroken(f"batch {manifest.batch} cannot be committed, batch {expected} is next")
             connection.execute(
                 insert(tables.batches).values(
                     batch=manifest.batch,
@@ -233,8 +233,8 @@ def _check_repeated(connection: Connection, first: BatchManifest, again: BatchMa
     raise BatchDiffers(
         f"batch {again.batch} was committed before with other input or other results",
         detail=f"First: {_amounts(first, then)}; now: {_amounts(again, now)}.",
-        hint="Its input has changed since, or checkpoint and catalog do not belong together: restore "
-        "both from one backup, with the input files as they were.",
+        hint="The input of the batch has changed since, or checkpoint and catalog do not belong together. "
+        "Restore both from one backup, with unchanged input files.",
     )
 
 

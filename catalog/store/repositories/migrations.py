@@ -71,7 +71,7 @@ class MigrationRepository(Repository):
         return _record(row)
 
     def unsettled(self, limit: int) -> tuple[MigrationRecord, ...]:
-        """Return those of the last ``limit`` migrations that succeeded and have no measured cost yet."""
+        """Return the successful migrations among the last ``limit`` ones that have no measured cost yet."""
         with self._database.read() as connection:
             found = [_record(row) for row in connection.execute(_LAST, {"limit": limit})]
         return tuple(r for r in found if r.plan_version is not None and r.migration.outcome is None)

@@ -1,4 +1,4 @@
-"""Queries in the catalog: running ones, paused ones, and removed ones that still have results.
+"""Running, paused and removed queries in the catalog; a removed query stays while its results stay.
 
 The records are ``catalog.values.query.QueryRecord``. This module adds records, marks queries as having left
 the plan, and finds records by name, id and series.
@@ -197,10 +197,10 @@ class QueryRepository(Repository):
         """Return a running or paused query.
 
         Args:
-            name: Its name, in any case.
+            name: Name of the query, in any case.
 
         Returns:
-            Its record.
+            The query's record.
 
         Raises:
             QueryNotFound: No running or paused query has that name.
@@ -232,10 +232,10 @@ class QueryRepository(Repository):
         """Return the newest query with a name, even if it does not run.
 
         Args:
-            name: Its name, in any case.
+            name: Name of the query, in any case.
 
         Returns:
-            Its record.
+            The query's record.
 
         Raises:
             QueryNotFound: No query in the catalog has that name.
@@ -250,10 +250,10 @@ class QueryRepository(Repository):
         """Return a query, even a removed one.
 
         Args:
-            query_id: Its id.
+            query_id: Id of the query.
 
         Returns:
-            Its record.
+            The query's record.
 
         Raises:
             QueryNotFound: No query has that id.
@@ -355,7 +355,7 @@ class QueryRepository(Repository):
         """Mark a running or paused query as removed.
 
         Args:
-            name: Its name, in any case.
+            name: Name of the query, in any case.
             version: First plan version without the query; a query that is already paused keeps the version of
                 its pause.
 

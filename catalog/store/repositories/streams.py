@@ -68,7 +68,7 @@ class StreamRepository(Repository):
         """Set the position at which reading of a stream begins, before any query uses the stream.
 
         Args:
-            name: Its name, in any case.
+            name: Name of the stream, in any case.
             position: Position at which reading begins if an offset does not name the stream.
 
         Returns:
@@ -105,7 +105,7 @@ class StreamRepository(Repository):
         """Return a registered stream.
 
         Args:
-            name: Its name, in any case.
+            name: Name of the stream, in any case.
 
         Returns:
             The stream.
@@ -125,7 +125,7 @@ class StreamRepository(Repository):
         """Return a stream, even a removed one.
 
         Args:
-            stream_id: Its id.
+            stream_id: Id of the stream.
 
         Returns:
             The stream.
@@ -143,7 +143,7 @@ class StreamRepository(Repository):
         """Remove a stream; a tombstone keeps its id and definition for repeated batches.
 
         Args:
-            name: Its name, in any case.
+            name: Name of the stream, in any case.
 
         Returns:
             The stream as it was.

@@ -12,7 +12,7 @@ class StreamCounters:
 
     Attributes:
         stream_id: The stream.
-        rows: Rows read, late and pruned ones included.
+        rows: Rows read, including late rows and rows that are dropped later.
         late_rows: Rows below the watermark at the start of the batch.
         rejected_rows: Rows without an event time.
         watermark_us: Watermark at the end of the batch, µs UTC; None before the first row.
