@@ -2,15 +2,15 @@
 
     SluiceError
     * InvalidInput     the request is invalid                        HTTP 422, exit 2
-    * NotFound         nothing has the name in the path               HTTP 404 (ResultsExpired: 410)
-    * Conflict         it conflicts with the present state            HTTP 409 (StalePlanVersion: 412)
-    * Overloaded       too much work at present, retry later          HTTP 429
+    * NotFound         no object has the name in the path             HTTP 404 (ResultsExpired: 410)
+    * Conflict         the request conflicts with the current state   HTTP 409 (StalePlanVersion: 412)
+    * Overloaded       too much work now, retry later                 HTTP 429
     * Unavailable      a part of the service is down                  HTTP 503
     * InternalError    Sluice has a bug, or its files are damaged     HTTP 500
 
 Wording: the primary text is in lower case without a full stop and names the kind of object and its quoted
-name; detail and hint are full sentences. The concrete error classes are in each top-level package's
-``errors.py`` and keep their facts as attributes.
+name; detail and hint are full sentences. Concrete error classes are in the ``errors.py`` of each top-level
+package. Their attributes hold the facts of the error, such as a plan version.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
-#: Most characters of a line that are shown around an error; a request body may be a single line of megabytes.
+#: Most characters of a line that are shown around an error, because a request body may be one line of
+#: megabytes.
 _MAX_SHOWN = 1_000
 
 
@@ -31,9 +32,9 @@ class Location:
     Attributes:
         line: 1-based line.
         column: 1-based column.
-        text: The whole text; the error shows only one line of it.
-        length: Characters to underline.
-        file: File of the text, if any.
+        text: The whole text, of which the error shows only this line.
+        length: Number of characters to underline.
+        file: Name of the file that holds the text, or None if the text is not in a file.
     """
 
     line: int
@@ -43,7 +44,7 @@ class Location:
     file: str | None = None
 
     def underlined(self) -> str:
-        """Return the line, or part of a very long line, with carets below it; empty without text."""
+        """Return the line, or a part of it if it is very long, with carets below; empty if it is unknown."""
         lines = self.text.splitlines()
         if not 0 < self.line <= len(lines):
             return ""
@@ -56,14 +57,14 @@ class Location:
 
 
 class SluiceError(Exception):
-    """Base of every error that Sluice raises on purpose.
+    """Base class of all errors that Sluice raises on purpose.
 
     Args:
         primary: What is wrong, lower case, no full stop.
         detail: Facts, in sentences.
         hint: What to write or do instead, in sentences.
-        location: Place in the given text.
-        at: Syntax node, token or offsets of that place. ``location`` replaces it where the text is known.
+        location: Place of the error in a text of the user; None if it is unknown.
+        at: Syntax node, token or offsets of the place. Code that knows the text turns it into ``location``.
         path: Place in a JSON or YAML document, such as ``("streams", 0, "columns")``.
     """
 
@@ -125,13 +126,13 @@ class NotFound(SluiceError):
 
 
 class Conflict(SluiceError):
-    """The request conflicts with the present state."""
+    """The request conflicts with the current state."""
 
     code = "conflict"
 
 
 class Overloaded(SluiceError):
-    """There is too much work at present; retry later."""
+    """The service has too much work now; the client can retry later."""
 
     code = "overloaded"
 
@@ -176,7 +177,7 @@ class StalePlanVersion(Conflict):
     """``If-Match`` names a plan version that is not the current one.
 
     Attributes:
-        plan_version: The current version, if known.
+        plan_version: The current version, or None if it is unknown.
     """
 
     code = "stale-plan-version"
@@ -188,7 +189,7 @@ NEWER_JOB = "A newer job, of this engine or of another one, writes to the data d
 
 
 class FencedOut(Unavailable):
-    """A newer job writes to the data directory; the job or engine that asked must not."""
+    """A newer job writes to the data directory, so an older job or engine must not write to it any more."""
 
     code = "fenced-out"
 
@@ -230,7 +231,7 @@ class KeyExists(Conflict):
 
 
 class IdempotencyKeyReused(Conflict):
-    """An idempotency key was used before, for another request."""
+    """An idempotency key was already used for a different request."""
 
     code = "idempotency-key-reused"
 

@@ -7,31 +7,32 @@
                             step 2   C join D
                             step 3   (A, B) join (C, D)   both sides are intermediates: the tree is *bushy*
 
-An *intermediate* is a stream that no source feeds: its rows are the pairs that queries of a family hand on.
-An intermediate has the columns ``a.<column>`` and ``b.<column>`` that the queries of the next step read. The
-event time of a pair is the newer event time of its two rows. For each query that hands on pairs, the
-intermediate has a boolean column that says whether a pair belongs to the query. The next step therefore takes
-a pair as one row, however many queries share it, and uses a query's boolean column as the query's filter.
+An *intermediate* is a stream that no source feeds. Its rows are the pairs of one step, which queries *hand
+on* to their next step. An intermediate has the columns ``a.<column>`` and ``b.<column>`` that the queries of
+the next step read. The event time of a pair is the newer event time of its two rows. For each query that
+hands on pairs, the intermediate has a boolean column that says whether a pair belongs to the query. The next
+step therefore takes a pair as one row, however many queries share it, and uses a query's boolean column as
+the query's filter.
 
 After several steps, a pair combines one row of each joined stream; its event time is the newest of these
 rows' event times. A later row must be close enough in event time to all rows of the pair. So an intermediate
 also has the column ``oldest``, the oldest event time of the rows in a pair. If the windows of the joined
-streams are equally long, ``oldest`` determines which later rows the pair meets and when it expires. Otherwise
+streams are equally long, ``oldest`` determines which later rows the pair joins and when it expires. Otherwise
 the column ``expires`` gives the event time up to which some query can use the pair.
 
     A.k = B.k AND A.j = C.j     step 2 has another key: its rows of (A, B) come from other buckets
 
-If a step and the step before have the same key, the step finds the pairs in its own bucket and batch. If a
-step has another key, the pairs are sent to the buckets of the new key and arrive there in the next batch.
-Such an intermediate is *exchanged*. An exchanged intermediate has a different id, because its rows arrive one
-batch later and a family may hand on its pairs in both ways.
+If a step has the key of the previous step, it finds the pairs in its own bucket and batch. If a step has
+another key, the pairs are sent to the buckets of the new key and arrive there in the next batch. Such an
+intermediate is *exchanged*. An exchanged intermediate has an id of its own, because its rows arrive one batch
+later and a family may hand on the same pairs exchanged and not exchanged.
 
     A, B, C on one key, (A, B) does not rest      a new row of C meets rows of A, and with these, rows of B
 
 The rows of an intermediate *rest* if they are stored. The pairs of an intermediate that is not exchanged need
 not be stored. They can be made again from the rows of A and B for each new row of C, as in an MJoin (Viglas,
-Naughton, Burger, VLDB 2003). Rows of A and B then leave the state only when no later row of C can meet them
-either.
+Naughton, Burger, VLDB 2003). Rows of A and B then stay in the state until no later row of C can
+join them.
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ EXPIRES = "expires"
 
 _ID_BYTES = 6
 
-#: Difference between the id of an intermediate and that of its exchanged form.
+#: Number that is subtracted from the id of an intermediate to get the id of its exchanged form.
 _EXCHANGED = 1 << (8 * _ID_BYTES)
 
 
-#: Join key, as pairs of columns.
+#: Join key, as pairs (column of a, column of b).
 Key = tuple[tuple[str, str], ...]
 
 
@@ -70,11 +71,11 @@ Key = tuple[tuple[str, str], ...]
 def intermediate_id(
     stream_a: int, stream_b: int, key: Key, clocks: tuple[Clock, Clock] = ("time", "time")
 ) -> int:
-    """Return the negative stream id of the pairs that inner joins of a family hand on.
+    """Return the stream id, a negative number, of the intermediate that a family's inner joins make.
 
     Args:
         stream_a: Stream id of side a of the joins' family.
-        stream_b: The same for b.
+        stream_b: Stream id of side b.
         key: Key of the family.
         clocks: Clocks that measure the windows of a and of b.
 
@@ -109,10 +110,10 @@ def is_exchanged(stream_id: int) -> bool:
 
 
 def copied_side(family: FamilyPlan) -> Literal["a", "b"] | None:
-    """Return the side stored in all buckets of its key because the other side's rows never move.
+    """Return the side whose rows are copied to all buckets of their key, or None if there is no such side.
 
-    The rows of the other side are pairs of a previous step, which stay in the bucket that made them, or rows
-    that are judged (matched or absent) in one bucket each. None if no rows are copied this way.
+    Rows of the other side are never copied: they are pairs of a previous step, which stay in the bucket that
+    made them, or each of them is checked for matches in one bucket.
     """
     if not family.replication.replicates:
         return None
@@ -125,7 +126,8 @@ def copied_side(family: FamilyPlan) -> Literal["a", "b"] | None:
 def steps(query: Query) -> tuple[Query, ...]:
     """Return the steps of a query in order, each as a query of its family; a join of two streams is one step.
 
-    Each step but the last hands on its pairs under the query's id, and the next step takes only these pairs.
+    All steps but the last hand on their pairs under the query's id. The next step takes only pairs with this
+    id.
     """
     if query.left is None:
         return (query,)
@@ -212,9 +214,10 @@ def made_by(family: FamilyPlan, taken: Collection[int]) -> tuple[int, ...]:
 
     Args:
         family: The family.
-        taken: Result of ``taken_intermediates`` for all families; other intermediates are left out.
+        taken: Result of ``taken_intermediates`` for all families; an intermediate that is not in it is left
+            out.
     """
-    # A family of outer joins over the same streams and key makes no intermediate.
+    # A family of outer joins over the same streams and key would have the same id, but hands on no pairs.
     if not taken or not family.hands_on:
         return ()
     made = intermediate_id(family.stream_a, family.stream_b, family.key, family.clocks)

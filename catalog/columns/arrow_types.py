@@ -1,6 +1,7 @@
 """Canonical column types, their aliases, and the Arrow types that carry them.
 
-Arrow timestamps have no time zone and mean UTC, so event times are int64 microseconds in every buffer.
+Arrow timestamps are stored without a time zone and mean UTC. In every Arrow buffer, an event time is
+therefore an int64 number of microseconds.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _ALIASES = {
     )
     for alias in aliases.split()
 }
-# Long spellings of PostgreSQL; both map to the canonical type, which is always in UTC.
+# PostgreSQL's long names. Both mean the canonical type, whose values are always in UTC.
 _ALIASES["timestamp_with_time_zone"] = _ALIASES["timestamp_without_time_zone"] = "timestamp"
 
 _PARAMETRISED = re.compile(r"([a-z_0-9]+)_?\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
@@ -64,7 +65,8 @@ def canonical_type(text: str) -> str:
         text: Type as people write it, in any case, with the aliases of common SQL dialects.
 
     Raises:
-        UnknownType: The text names no type, or a decimal without digits or with more than 38 digits.
+        UnknownType: The text does not name a type, or it names a decimal type whose number of digits is
+            missing or whose digits or scale are out of range.
     """
     folded = "_".join(text.lower().split())
     folded = re.sub(r"_*([(,)])_*", r"\1", folded)
@@ -77,7 +79,7 @@ def canonical_type(text: str) -> str:
         if base in ("decimal", "numeric", "dec"):
             return _decimal(text, first, second)
         if match[3] is None and _ALIASES.get(base) in ("string", "timestamp"):
-            return _ALIASES[base]  # a length or a precision is not checked
+            return _ALIASES[base]  # Sluice does not enforce the length or precision
         if match[3] is None and base == "timestamp":
             return base
     if folded in ("decimal", "numeric", "dec"):
@@ -95,7 +97,7 @@ def _decimal(text: str, precision: int, scale: int) -> str:
     if not (1 <= precision <= MAX_DECIMAL_PRECISION and scale <= precision):
         raise UnknownType(
             f'type "{text}" is out of range',
-            hint=f"A decimal has 1 to {MAX_DECIMAL_PRECISION} digits, no more of them behind the point.",
+            hint=f"A decimal has 1 to {MAX_DECIMAL_PRECISION} digits, and its scale is at most this number.",
         )
     return f"decimal({precision},{scale})"
 

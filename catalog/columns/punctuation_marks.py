@@ -1,8 +1,8 @@
 """Marks: texts that make a row of a stream a punctuation (``arrow_types.PUNCTUATION_COLUMN``).
 
-["item_id"]        closes one item, the value of the column item_id in this row
-["item_id"]<9      closes all items from that value up to 9, excluding 9
-["item_id"]<       closes all items from that value on
+["item_id"]        closes this row's value of the column item_id: no later row has this value
+["item_id"]<9      closes all values of item_id from this row's value up to 9, excluding 9
+["item_id"]<       closes this row's value of item_id and all greater values
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import pyarrow.compute as pc
 from catalog.columns.arrow_types import arrow_type
 from catalog.values.stream import Stream
 
-#: Separates the column names from the end of a range. If the range has no end, it is the last character.
+#: Character of a mark that separates the column names from the end of a range. If the range has no end, this
+#: character is the last one of the mark.
 RANGE_MARK = "<"
-#: Column types, besides decimals, whose values can form ranges: the values are integers or convert to
-#: integers in the same order.
+#: Column types, besides decimals, whose values can form ranges. Their values are integers, or can be
+#: converted to integers without changing their order.
 _RANGED = ("int", "bigint", "date", "timestamp")
-#: Most digits of a decimal that fits into a whole number of 64 bits.
+#: Most digits of a decimal that fits into a 64-bit integer.
 _MOST_DIGITS = 18
 
 
@@ -31,10 +32,10 @@ class Promise:
     """Punctuations that fix the same columns.
 
     Attributes:
-        on: The columns.
-        table: The values, with ``_pos``.
-        below: Exclusive ends of the ranges, NULL for a range without an end; None if the punctuations are not
-            ranges.
+        on: Names of the fixed columns.
+        table: One row per punctuation, with the fixed values and the column ``_pos``.
+        below: Exclusive end of each punctuation's range, NULL for a range without an end. The attribute is
+            None if the punctuations are not ranges.
     """
 
     on: frozenset[str]
@@ -57,7 +58,7 @@ def has_ranges(kind: str) -> bool:
 
 
 def mark_of(on: Collection[str]) -> str:
-    """Return the mark of a punctuation that fixes a set of columns; the mark of a range begins with it.
+    """Return the mark of a punctuation that fixes some columns; marks of ranges begin with this text.
 
     >>> mark_of(["seq", "item_id"])
     '["item_id", "seq"]'
@@ -69,8 +70,8 @@ def marks_of(on: Collection[str], patterns: pa.ChunkedArray) -> int:
     """Return the number of punctuations that fix a set of columns.
 
     Args:
-        on: The columns.
-        patterns: ``PUNCTUATION_COLUMN``.
+        on: Names of the columns.
+        patterns: Values of ``PUNCTUATION_COLUMN``: the marks of punctuations, and NULL for ordinary rows.
 
     >>> marks_of(["a"], pa.chunked_array([['["a"]', None, '["a"]<9', '["a", "b"]']]))
     2
@@ -82,9 +83,9 @@ def promises_in(stream: Stream, table: pa.Table, patterns: pa.ChunkedArray) -> l
     """Return the punctuations of a table, grouped by the columns that they fix.
 
     Args:
-        stream: The stream.
+        stream: Stream of the table's rows.
         table: Rows and punctuations.
-        patterns: ``PUNCTUATION_COLUMN`` of the table.
+        patterns: Column ``PUNCTUATION_COLUMN`` of the table.
     """
     texts = pc.unique(patterns)
     if len(texts) == 1 and not texts.null_count and not pc.match_substring(texts, RANGE_MARK)[0].as_py():

@@ -66,7 +66,7 @@ def encode_short(value: object) -> bytes:
 
 
 def decode(type_: type[T], data: bytes | str) -> T:
-    """Return the value of a JSON document.
+    """Return the value that a JSON document describes.
 
     >>> from catalog.values.stream import Column
     >>> decode(Column, b'{"name":"k","type":"bigint"}')
@@ -77,7 +77,7 @@ def decode(type_: type[T], data: bytes | str) -> T:
         data: Result of ``encode`` or ``encode_short``.
 
     Returns:
-        The value, equal to the one that was encoded.
+        A value equal to the encoded value.
 
     Raises:
         CorruptDocument: The document is not a value of the type.

@@ -3,9 +3,9 @@
     version 7    10,000 queries, 2,000 slices a side      stored whole: 5 MB
     version 8    + q10001, - q17, 1 slice                 stored as its difference to version 7: 1 kB
 
-Queries and joins are identified by id, filters by lineage bit, slices by start. All other changed parts of a
-family (its columns, its replication) are small and stored whole. Invariant: ``applied(old, difference(old,
-new))`` is ``new``, and shares every unchanged query, filter and join with ``old``.
+A difference identifies queries and joins by id, filters by lineage bit, and slices by start. All other parts
+of a changed family, such as its columns, are small and stored whole. Invariant: ``applied(old,
+difference(old, new))`` is ``new``, and shares every unchanged query, filter and join with ``old``.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ class JoinDifference:
     """A join that was added or changed.
 
     Attributes:
-        join: The join without slices, and without queries if it serves all queries of the family.
+        join: The new join without its slices. Its queries are left out, too, if it serves all queries of the
+            family.
         serves_all: Whether the join serves all queries of the family.
         gone_a: Starts of the removed slices of side a, µs.
-        gone_b: The same for b.
+        gone_b: Starts of the removed slices of side b, µs.
         slices_a: Added or changed slices of side a.
-        slices_b: The same for b.
+        slices_b: Added or changed slices of side b.
     """
 
     join: JoinPlan
@@ -52,9 +53,9 @@ class FamilyDifference:
         gone: Ids of the removed queries.
         queries: Added or changed queries.
         gone_a: Lineage bits of the removed filters of side a.
-        gone_b: The same for b.
+        gone_b: Lineage bits of the removed filters of side b.
         filters_a: Added or changed filters of side a.
-        filters_b: The same for b.
+        filters_b: Added or changed filters of side b.
         gone_joins: Ids of the removed joins.
         joins: Added or changed joins.
     """
@@ -89,18 +90,18 @@ class PlanDifference:
 
 @dataclass(frozen=True, slots=True)
 class BucketRecord:
-    """A control-log entry as sent to buckets, which already hold the previous plan.
+    """Entry of the control log as it is sent to the buckets, which already know the previous plan.
 
     Attributes:
         seq: Position in the log.
-        plan: The plan version that takes effect, complete.
+        plan: The plan version that takes effect, stored whole.
         change: The plan version that takes effect, as its difference from the previous version.
-        heartbeat: The heartbeat.
-        promises: Punctuations.
+        heartbeat: A heartbeat of an idle stream.
+        promises: Punctuations of a stream.
         pull: A request for result punctuations.
-        horizon: A horizon.
+        horizon: A new horizon of a stream.
 
-    Exactly one of the six fields after ``seq`` is set.
+    Exactly one of the six fields after ``seq`` is set; the other five are None.
     """
 
     seq: int
@@ -116,7 +117,7 @@ def bucket_records(before: Plan | None, records: Iterable[ControlRecord]) -> tup
     """Return entries of the control log in the form in which buckets receive them.
 
     Args:
-        before: Plan in force before the first entry; None before the first version.
+        before: Plan in force before the first entry, or None if there was no plan yet.
         records: The entries, in order.
     """
     given = []
@@ -155,7 +156,7 @@ def applied(old: Plan | None, change: PlanDifference) -> Plan:
     """Return the plan that results from applying a difference to the old plan.
 
     Args:
-        old: The plan that the difference starts from.
+        old: The plan to which the difference is applied; None, which is refused, if there is no such plan.
         change: The difference.
 
     Raises:
@@ -163,8 +164,8 @@ def applied(old: Plan | None, change: PlanDifference) -> Plan:
     """
     if old is None or old.version != change.base:
         raise InvariantBroken(
-            f"plan version {change.plan.version} is stored as its difference to version {change.base}",
-            detail="There is no plan." if old is None else f"The plan at hand has version {old.version}.",
+            f"plan version {change.plan.version} can only be restored from version {change.base}",
+            detail="There is no plan." if old is None else f"The given plan has version {old.version}.",
         )
     former = {family.id: family for family in old.families}
     came = [_applied_family(former.get(each.family.id), each) for each in change.families]
@@ -233,12 +234,12 @@ def _bit(planned: PlannedFilter) -> int:
 
 
 def _told(planned: PlannedFilter) -> object:
-    """Return a filter together with its field that ``==`` ignores."""
+    """Return a filter and its threshold, because ``==`` between filters ignores the threshold."""
     return planned, planned.threshold
 
 
 def _told_query(query: PlannedQuery) -> object:
-    """Return a query together with the output field that ``==`` ignores."""
+    """Return a query and the columns of its outputs, because ``==`` between outputs ignores the columns."""
     return query, tuple(output.columns for output in query.outputs)
 
 
@@ -253,7 +254,7 @@ def _same(value: T) -> object:
 def _compared(
     old: Sequence[T], new: Sequence[T], key: Callable[[T], K], told: Callable[[T], object] = _same
 ) -> tuple[tuple[K, ...], tuple[T, ...]]:
-    """Return the keys of removed entries, and the added or changed entries, in order."""
+    """Return the keys of entries that ``new`` lacks, and the added or changed entries of ``new`` in order."""
     former = {key(each): each for each in old}
     kept = {key(each) for each in new}
     came = tuple(
@@ -271,7 +272,7 @@ def _updated(old: Iterable[T], gone: Iterable[K], came: Iterable[T], key: Callab
         del values[k]
     added = {key(each): each for each in came}
     if added.keys() <= values.keys():
-        values |= added  # no key is new, so the order of the keys stays
+        values |= added  # no key is new, so the keys are still ascending
         return tuple(values.values())
     values |= added
     return tuple(values[k] for k in sorted(values))

@@ -1,9 +1,10 @@
 """Migrations of the catalog's tables (Alembic), run by ``upgrade`` and verified by ``differences``.
 
-There is no ``alembic.ini``: a new migration is a module ``versions/<nnnn>_<what>.py`` written by hand, and
+There is no ``alembic.ini``. A new migration is a module ``versions/<nnnn>_<what>.py`` written by hand, and
 its number is entered in ``catalog.store.database.tables.SCHEMA_REVISION``. ``tests/catalog/test_open.py``
 compares the migrated tables with ``catalog.store.database.tables``. ``tests/crash/test_old_data_dirs.py``
-continues with kept data directories of older versions; the oldest has revision 0012, the first one here.
+continues runs from stored data directories of older versions. The oldest one has revision 0012, which is
+the first migration here.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def upgrade(connection: Connection) -> None:
 
 
 def differences(connection: Connection) -> list[str]:
-    """Return how the tables differ from ``catalog.store.database.tables``, ignoring all other tables."""
+    """Return how the tables differ from ``catalog.store.database.tables``; other tables are ignored."""
     return [
         f"{change[0]} {getattr(change[-1], 'name', change[-1])}"
         for found in compare_metadata(MigrationContext.configure(connection), metadata)

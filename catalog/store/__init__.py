@@ -1,4 +1,4 @@
-"""Storage of the catalog: one database, one unit of work, a repository for each kind of record.
+"""Storage of the catalog: one database with transactions, and a repository for each kind of record.
 
 Doors: lease, pruning, store.
 """

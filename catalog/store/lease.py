@@ -6,9 +6,10 @@ starts its job, and a batch of an earlier epoch cannot be committed.
     engine A   take ── renew ── renew ── (dead)
     engine B              look ........ look: no renewal since ── take     A's next write: FencedOut
 
-A challenger names the lease that it has seen, and fails if that lease was renewed or taken meanwhile. So the
-clocks of the holder and of the challenger need not agree. A hanging transaction, such as on a disk that syncs
-for half a minute, also counts as a renewal, because nobody else can write before it ends.
+A challenger, which is an engine that wants to take the lease, names the lease that it has seen. It fails if
+that lease was renewed or taken meanwhile, so the clocks of holder and challenger need not agree. A hanging
+transaction, such as on a disk that syncs for half a minute, also counts as a renewal, because no other
+process can write before it ends.
 """
 
 from __future__ import annotations
@@ -36,8 +37,7 @@ class Holder:
 
     Attributes:
         host: Name of the machine, for people.
-        boot: Id of the machine's boot; two processes of one boot see each other if their ``processes`` are
-            equal.
+        boot: Id of the machine's last boot; processes with equal ``boot`` and ``processes`` see each other.
         processes: Id of the PID namespace that ``pid`` belongs to.
         pid: Process id.
         started_s: When the process started, s since 1970 by its machine's clock. The start time only
@@ -57,16 +57,16 @@ class Holder:
 class Lease:
     """The lease as it is stored in the catalog.
 
-    It has no wall-clock times. A lease ends when its holder gives it back, when the holder is known to be
-    dead, or when a challenger has seen no renewal for ``expiry_ms`` on its own monotonic clock.
+    The lease contains no wall-clock times. It ends when its holder gives it back, when the holder is known to
+    be dead, or when a challenger has seen no renewal for ``expiry_ms`` on its own monotonic clock.
 
     Attributes:
-        epoch: Fencing epoch, 1, 2, ...; it only grows, also when another engine takes the lease.
+        epoch: Fencing epoch, 1, 2, ...; it never falls, even if another engine takes the lease.
         token: Random text; the process that knows it holds the lease. The token is empty once the lease was
             given back.
-        holder: The engine's process.
-        expiry_ms: Time without renewal after which others may take the lease.
-        renewals: How often this holder has renewed it.
+        holder: Process of the engine that holds the lease.
+        expiry_ms: Time without renewal after which another engine may take the lease, ms.
+        renewals: How often this holder has renewed the lease.
     """
 
     epoch: int
@@ -80,12 +80,12 @@ class LeaseRepository(Repository):
     """The one lease of the catalog."""
 
     def current(self) -> Lease | None:
-        """Return the stored lease, None if no engine ever took it."""
+        """Return the stored lease, or None if no engine has ever taken it."""
         with self._database.read() as connection:
             return _lease(connection)
 
     def epoch(self) -> int:
-        """Return the fencing epoch, 0 if no engine ever took the lease."""
+        """Return the fencing epoch, or 0 if no engine has ever taken the lease."""
         with self._database.read() as connection:
             return _epoch(connection)
 
@@ -96,11 +96,11 @@ class LeaseRepository(Repository):
 
         Args:
             holder: This process.
-            expiry_ms: Time without renewal after which others may take the lease.
+            expiry_ms: Time without renewal after which another engine may take the lease, ms.
             over: The lease that has ended, as ``current`` returned it.
 
         Returns:
-            The lease; None if the stored lease no longer equals ``over``.
+            The new lease, or None if the stored lease no longer equals ``over``.
         """
         self._database.guard(None)
         with self._database.write() as connection:
@@ -126,19 +126,19 @@ class LeaseRepository(Repository):
         """Renew the lease.
 
         Raises:
-            FencedOut: Another engine has it.
+            FencedOut: Another engine has taken the lease.
         """
         with self._database.write() as connection:
             _renew(connection, lease)
 
     def begin_epoch(self, lease: Lease) -> int:
-        """Renew the lease, and fence out the jobs that its holder started before.
+        """Renew the lease under a new epoch, which fences out earlier jobs of its holder.
 
         Returns:
             The new epoch.
 
         Raises:
-            FencedOut: Another engine has it.
+            FencedOut: Another engine has taken the lease.
         """
         with self._database.write() as connection:
             _renew(connection, lease, _BEGIN_EPOCH)
@@ -155,7 +155,7 @@ def check_epoch(connection: Connection, epoch: int, batch: int) -> None:
     """Check, inside a write transaction, that the job that writes a batch is the newest one.
 
     Raises:
-        FencedOut: Another job has been started since, here or by another engine.
+        FencedOut: A newer job has been started, by this engine or by another one.
     """
     current = _epoch(connection)
     if epoch != current or epoch == 0:
@@ -182,6 +182,6 @@ def _renew(connection: Connection, lease: Lease, change: Update = _RENEW) -> Non
         by = "nobody" if found is None else f"process {found.holder.pid} on {found.holder.host}"
         raise FencedOut(
             "another engine has taken the catalog over",
-            detail=f"Its lease is held by {by}; this engine did not renew it in time.",
-            hint="One service runs on a catalog. Stop this one, or restart it once the other has stopped.",
+            detail=f"The lease is held by {by}; this engine did not renew it in time.",
+            hint="A catalog has one active engine. Stop this one, or restart it once the other has stopped.",
         )

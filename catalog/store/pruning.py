@@ -1,4 +1,4 @@
-"""Pruning: drop records that no batch can replay and that no kept record refers to.
+"""Pruning: drop records that no replayed batch can read and that no kept record refers to.
 
     control log   --x--x--x--|base|--|--|--|          x: before the base, dropped
     plans          x     x    base    .   newest      base: in force at the oldest batch that may replay
@@ -9,12 +9,12 @@ later plans. The newest record and the newest plan always stay, so that new reco
 numbers without gaps.
 
 A removed query is deleted completely once no result of its series is kept any more (``results.retention``).
-Records that are needed to read kept results (queries, totals, routes) stay as long as these results. When
+Queries, totals and routes that are needed to read kept results stay as long as these results. When
 former queries of an existing series are pruned, their totals are added to those of the series' first query.
 The history of plans is cut to its last ``HISTORY_ENTRIES``.
 
-A removed stream is dropped, with its totals, once no query, listed file or base plan names it: then no
-replayed batch can read it.
+A removed stream is dropped, with its totals, once no query, no listed file and not the base plan names it,
+because no replayed batch can then read the stream.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ from catalog.values.batch import BatchManifest
 from catalog.values.query import Query
 
 #: Number of batches whose offsets Spark keeps (``spark.sql.streaming.minBatchesToRetain``). After a crash,
-#: only the last one is replayed; the others are replayed if a restored checkpoint is older than the catalog.
+#: only the last batch is replayed. Earlier ones are replayed if a restored checkpoint is older than the
+#: catalog.
 REPLAYED_BATCHES = 10
-#: Number of history entries that are kept; each change adds one short record, so they take a few megabytes at
+#: Number of entries of the plan history that are kept. An entry is short, so they take a few megabytes at
 #: most.
 HISTORY_ENTRIES = 10_000
-#: Heartbeats alone start pruning only above this number, because each is a row of a few bytes.
+#: Number of heartbeats above which they alone start pruning; each of them is a row of only a few bytes.
 _HEARTBEATS_KEPT = 16
 
 _l = tables.control_log.c
@@ -56,7 +57,8 @@ _OLDEST_REPLAYED = select(_b.plan_version, _b.document).where(
 _NEWEST_RECORD = select(func.max(_l.seq)).scalar_subquery()
 _BEHIND = _l.seq < select(_p.seq).where(_p.version == bindparam("base")).scalar_subquery()
 _DROP_RECORDS = delete(tables.control_log).where(_BEHIND, _l.seq < _NEWEST_RECORD)
-# Drop heartbeats up to the watermark that the stream had at the base: replaying them would change nothing.
+# Heartbeats up to the watermark that the stream had at the base are dropped, because their replay would
+# change nothing.
 _DROP_HEARTBEATS = delete(tables.control_log).where(
     _l.heartbeat_stream_id == bindparam("stream"),
     _l.heartbeat_watermark_us <= bindparam("watermark"),
@@ -88,7 +90,7 @@ _SERIES_IS_GONE = exists().where(
     _last.c.removed_version <= bindparam("base"),
     _last.c.removed_at_us <= bindparam("until_us"),
 )
-# A series that exists keeps its first and its newest query, with or without results.
+# An existing series keeps its first and its newest query, whether or not they have results.
 _SUPERSEDED = and_(_q.id != _q.series, _q.id < _NEWEST_OF_SERIES)
 _FORGOTTEN = select(_q.id).where(
     _q.removed_version <= bindparam("base"),
@@ -123,8 +125,8 @@ class Pruned:
         records: Records of the control log.
         plans: Plan versions.
         queries: Removed queries without kept results.
-        history: Entries of the history.
-        streams: Removed streams that nothing names.
+        history: Entries of the plan history.
+        streams: Removed streams that no other record names.
     """
 
     records: int = 0
@@ -142,8 +144,8 @@ class Pruning(Repository):
 
     Args:
         database: Database of the catalog.
-        now_us: Wall clock, µs UTC.
-        control_log: Stores the base whole before the earlier plans are dropped.
+        now_us: Function that returns the wall clock, µs UTC.
+        control_log: Repository that stores the base whole before earlier plans are dropped.
     """
 
     def __init__(
@@ -159,7 +161,7 @@ class Pruning(Repository):
             grace_us: How long a removed query without results is kept for readers, wall clock µs.
 
         Returns:
-            Numbers of pruned rows.
+            Numbers of pruned rows, by kind of record.
         """
         with self._database.read() as connection:
             oldest = connection.execute(_OLDEST_REPLAYED).first()
@@ -191,13 +193,13 @@ class Pruning(Repository):
             )
 
     def oldest_replayed(self) -> BatchManifest | None:
-        """Return the manifest of the batch before the oldest replayable batch; None if all are replayable."""
+        """Return the manifest of the batch before the oldest replayable one; None if all are replayable."""
         with self._database.read() as connection:
             oldest = connection.execute(_OLDEST_REPLAYED).first()
         return None if oldest is None else decode(BatchManifest, oldest.document)
 
     def _is_due(self, connection: Connection, base: int, grace_us: int) -> bool:
-        """Return whether there is enough to prune to justify a lock; a few heartbeats are not enough."""
+        """Return whether there is enough to prune to lock the catalog; a few heartbeats are not enough."""
         behind = connection.execute(
             select(func.count()).select_from(tables.plans).where(_p.version < base)
         ).scalar_one()
@@ -219,7 +221,7 @@ class Pruning(Repository):
         return list(connection.scalars(_FORGOTTEN, {"base": base, "until_us": until_us}))
 
     def _unnamed_streams(self, connection: Connection, base: int, grace_us: int) -> list[int]:
-        """Return ids of some removed streams that no query, listed file or base plan names."""
+        """Return ids of some removed streams that no query, no listed file and not the base plan names."""
         until_us = self._now_us() - grace_us
         found = list(connection.scalars(_GONE_STREAMS, {"until_us": until_us}))
         if not found:
@@ -233,7 +235,7 @@ class Pruning(Repository):
 
 
 def _drop_queries(connection: Connection, ids: Sequence[int]) -> int:
-    """Drop queries; the totals of a query in an existing series are added to the series' first query."""
+    """Drop queries; if the series of a query stays, add the query's totals to the series' first query."""
     # SQLite binds at most 32,766 parameters in one statement.
     for start in range(0, len(ids), 1000):
         some = ids[start : start + 1000]
@@ -244,7 +246,7 @@ def _drop_queries(connection: Connection, ids: Sequence[int]) -> int:
 
 
 def _keep_totals(connection: Connection, ids: Sequence[int], gone: Collection[int]) -> None:
-    """Add the totals of dropped queries to their series' first query, unless that is dropped, too."""
+    """Add the totals of dropped queries to their series' first query, if this query stays."""
     for row in connection.execute(_TOTALS_OF.where(_q.id.in_(ids), _totals.query_id.is_not(None))).all():
         if row.series in gone:
             continue

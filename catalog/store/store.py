@@ -1,11 +1,11 @@
-"""The catalog: one object per process that stores and finds everything Sluice must remember.
+"""The catalog: one object per process that stores and finds all persistent records of Sluice.
 
     store.streams   store.queries   store.control_log   store.batches   ...   a repository per kind of record
           |               |                |                  |
           +---------------+---- database --+------------------+    write transactions of a thread nest
 
-Each repository is a class in the module of the same name. A method is one transaction, unless it is called
-inside ``transaction()``: then all calls inside take effect together, or none does.
+The module of each repository has the repository's name. A method call is one transaction. Calls inside
+``transaction()`` are one transaction together, so that all of them take effect or none does.
 """
 
 from __future__ import annotations
@@ -47,32 +47,32 @@ _MIGRATE_FIRST = f'First start a version of Sluice that needs schema "{OLDEST_RE
 
 
 class Store:
-    """The catalog of one data directory; threads may share it, each process opens its own.
+    """The catalog of one data directory. Threads may share the object; each process opens its own object.
 
     Args:
         database: Database of the catalog, with up-to-date tables.
-        now_us: Wall clock, µs UTC.
+        now_us: Function that returns the wall clock, µs UTC.
 
     Attributes:
         streams: Registered streams.
         queries: Queries, by name, id and series.
         control_log: Plan versions and heartbeats, in the order in which the job reads them.
-        plan_history: Who made which plan version, and why.
+        plan_history: Records of who made each plan version, and why.
         migrations: Migrations that were requested.
         source_files: Files of streams, each with its verdict.
         lease: The lease of the catalog, and its fencing epoch.
         batches: Manifests of committed batches, and totals.
-        counts: Results per query and batch.
+        counts: Numbers of results per query and batch.
         result_files: Files of results and late rows.
-        routes: Which queries a stored pair belongs to.
-        sinks: Sinks of queries, and the progress of each.
-        idempotency: Answers to requests that may be repeated.
+        routes: Routes, which tell the queries that a stored pair belongs to.
+        sinks: Sinks of queries, and the progress of each sink.
+        idempotency: Answers to requests that clients may repeat.
         settings: Small values that survive a restart.
         api_keys: Keys of clients.
-        audit_log: Who requested which change.
+        audit_log: Records of who requested each change.
         compaction: Records merged files in place of the files of old batches.
         retention: Drops old results.
-        pruning: Drops records that nothing refers to.
+        pruning: Drops records that no other record refers to.
     """
 
     def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
@@ -112,16 +112,16 @@ class Store:
         Args:
             url: SQLAlchemy URL: ``sqlite:///<file>`` or PostgreSQL.
             migrate: Create the tables or bring them up to date; if False, they must be up to date already.
-            now_us: Wall clock, µs UTC.
-            busy_timeout_s: How long a writer waits for another writer.
+            now_us: Function that returns the wall clock, µs UTC.
+            busy_timeout_s: How long a writer waits for another writer, seconds.
 
         Returns:
             The catalog; close it when done.
 
         Raises:
-            InvalidCatalogUrl: The URL names no database that can hold a catalog.
+            InvalidCatalogUrl: The URL does not name a database that can hold a catalog.
             CatalogDown: The database cannot be opened.
-            CatalogVersionMismatch: Its tables belong to another version of Sluice.
+            CatalogVersionMismatch: The catalog's tables belong to another version of Sluice.
         """
         database = Database(url, busy_timeout_s=busy_timeout_s)
         try:
@@ -132,18 +132,18 @@ class Store:
         return cls(database, now_us)
 
     def check_integrity(self) -> None:
-        """Read all pages of a catalog in a file; raises as ``Database.check_integrity``."""
+        """Read all pages of an SQLite catalog; raises the errors of ``Database.check_integrity``."""
         self._database.check_integrity()
 
     @classmethod
     def upgrade(cls, url: str) -> str | None:
-        """Bring the tables of a catalog up to date, as the first ``open`` of a version does.
+        """Bring the tables of a catalog up to date, as the first ``open`` of a new version of Sluice does.
 
         Args:
-            url: URL as for ``open``; a file must exist.
+            url: SQLAlchemy URL, as for ``open``; an SQLite file must exist.
 
         Returns:
-            The schema that the tables had before; None if there were none.
+            The schema that the tables had before, or None if there were no tables.
 
         Raises:
             CatalogDown: The file does not exist, or the database cannot be used.
@@ -157,7 +157,7 @@ class Store:
 
     @classmethod
     def check(cls, url: str) -> str:
-        """Compare the tables of a catalog with those of this version, and return their schema.
+        """Check that the tables of a catalog match this version of Sluice, and return their schema.
 
         Raises:
             CatalogDown: The database cannot be used.
@@ -204,10 +204,10 @@ class Store:
             upgrade(connection)
 
     def twin(self) -> Store:
-        """Return this catalog for the engine of this process: only the engine's writes check the lease.
+        """Return a second object of this catalog, for the engine: only the engine's writes check the lease.
 
-        Both objects share connections, so their writers wait for each other like threads of one object. Close
-        only the first object.
+        Both objects share connections, so writers of both wait for each other like threads of one object.
+        Close only the first object.
         """
         return Store(self._database.twin(), self._now_us)
 
@@ -221,20 +221,20 @@ class Store:
         """Open a write transaction of this thread; an exception inside rolls it back.
 
         Inside another transaction, it opens a savepoint: if the caller catches the exception, only the
-        changes since the savepoint are undone. Keep it short: other writers wait.
+        changes since the savepoint are undone. The transaction must be short, because other writers wait.
 
         Raises:
-            CatalogDown: Another writer held the catalog too long.
+            CatalogDown: The database cannot be used, or another writer did not finish in time.
         """
         with self._database.write():
             yield
 
     def copy_to(self, target: Store, then: Callable[[], None]) -> int:
-        """Replace all records of another catalog by those of this one; return the number of records.
+        """Replace all records of another catalog by the records of this one; return the number of records.
 
         Args:
-            target: A catalog, perhaps on another kind of database.
-            then: Called in the same transaction of the target, after all records are copied.
+            target: The other catalog, which may be in the other kind of database.
+            then: Function that is called after all records are copied, in the transaction of the target.
 
         Raises:
             CatalogDown: One of the databases cannot be used.
@@ -265,7 +265,7 @@ def _require_file(database: Database) -> None:
 
 
 def _revision(database: Database) -> str | None:
-    """Return the Alembic revision of the tables; None before the first migration."""
+    """Return the Alembic revision of the tables, or None if there are no tables."""
     with database.read() as connection:
         if not inspect(connection).has_table("alembic_version"):
             return None

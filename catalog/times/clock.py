@@ -11,7 +11,7 @@ def wall_clock_us() -> int:
 
 
 def is_due(last_us: int | None, now_us: int, interval_s: float) -> bool:
-    """Return whether periodic work has to run again, even if the wall clock was set back.
+    """Return whether periodic work is due: a period has passed, or the clock was set back by a period.
 
     >>> is_due(None, 5, 2.0), is_due(0, 1_999_999, 2.0), is_due(0, 2_000_000, 2.0)
     (True, False, True)

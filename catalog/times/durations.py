@@ -36,9 +36,9 @@ _MONTHS = {name: months for names, months in _MONTHS_OF_UNITS.items() for name i
 _NUMBER = re.compile(r"\s*\d+(?:\.\d+)?\s*")
 _PART = re.compile(r"\s*([+-]?\s*(?:\d+(?:\.\d*)?|\.\d+))\s*([A-Za-zµ]*)")
 
-#: Bound of all event times, which are int64 microseconds.
+#: Greatest length of time that is parsed, µs; like event times, it fits into int64.
 _LIMIT_US = 2**62
-#: Longest window, lateness or timeout; added to any event time, it stays far within int64.
+#: Longest window, lateness or timeout, µs; the sum of this length and any event time is far within int64.
 MAX_DURATION_US = 365_250 * 86_400 * _SECOND_US
 #: First and last allowed event time, µs UTC: the years 1 to 9999, which Python, DuckDB and ISO 8601 can all
 #: write.
@@ -52,7 +52,7 @@ class Duration:
 
     Attributes:
         months: Whole months.
-        us: Microseconds.
+        us: Microseconds in addition to the months.
     """
 
     months: int
@@ -60,7 +60,7 @@ class Duration:
 
 
 def duration(words: Sequence[str]) -> Duration | str:
-    """Return the sum of numbers with units, or a text that says what is wrong with them.
+    """Return the sum of lengths such as ``5 MINUTES``, or a text that says why they cannot be parsed.
 
     >>> duration(["1", "HOUR", "30", "MINUTES"])
     Duration(months=0, us=5400000000)

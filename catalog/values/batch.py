@@ -32,10 +32,10 @@ class ResultFile:
 
     Attributes:
         path: Path relative to the results directory.
-        family: Family id of joined pairs; stream name of late rows.
+        family: Family id if the rows are joined pairs; stream name if they are late rows.
         rows: Number of rows.
-        bytes: Size of the file in bytes; None for files from before sizes were kept.
-        crc32c: CRC-32C checksum of the bytes; None for files from before checksums were kept.
+        bytes: Size of the file in bytes; None if an older version, which did not record it, wrote the file.
+        crc32c: CRC-32C checksum of the bytes; None if an older version, which had none, wrote the file.
     """
 
     path: str
@@ -47,16 +47,17 @@ class ResultFile:
 
 @dataclass(frozen=True, slots=True)
 class MergedFile:
-    """A file with the rows of several batches, in their order, or a file that merging left unchanged.
+    """A file with the rows of several batches, in batch order, or a file that merging left unchanged.
 
     Attributes:
         file: The file.
-        late: Whether its rows are late rows.
+        late: Whether the file contains late rows instead of results.
         first: First batch that may have rows in the file.
         last: Last batch that may have rows in the file.
         first_at_us: Wall clock at the commit of the first batch, µs UTC.
         last_at_us: Wall clock at the commit of the last batch, µs UTC.
-        level: How often its rows were merged; at least 1 if they could be merged.
+        level: Number of times that its rows were merged into a larger file; 1 for a file that was due to be
+            merged but stayed unchanged.
     """
 
     file: ResultFile
@@ -85,7 +86,7 @@ class BatchProgress:
 
 @dataclass(frozen=True, slots=True)
 class BatchManifest:
-    """Everything of a batch that its commit makes visible, except routes (``catalog.values.routes``).
+    """Everything that the commit of a batch makes visible, except routes (``catalog.values.routes``).
 
     In manifests of older batches, the files and most counters are empty (``thinned``).
 
@@ -97,27 +98,27 @@ class BatchManifest:
         late_files: Files of late rows; empty once they are merged.
         streams: Counters per stream.
         slices: Counters per slice.
-        query_rows: Results per query id in this batch; empty in a manifest that was read from the catalog,
-            which keeps them in ``catalog.store.repositories.counts``.
+        query_rows: (query id, number of results) in this batch; empty in a manifest that was read from the
+            catalog, which stores these numbers in ``catalog.store.repositories.counts``.
         started_at_us: Wall clock at the start of the batch, µs UTC.
         committed_at_us: Wall clock at the commit, µs UTC.
         filters: Counters per distinct filter.
-        keys: Counters per family side.
+        keys: Counters of join keys, per family side.
         absence: Counters per family side whose rows are checked for matches.
         unmatched: Counters per outer join.
         punctuations: Counters per family side whose stream has a contract.
-        received: Punctuations per stream.
+        received: Numbers of punctuations per stream.
         groups: Counters of each family whose results are groups.
         probes: Counters per family side whose rows are in rings.
         memory: Counters per family side whose rows wait outside the slices.
         cpu: CPU time.
         buckets: Distribution of the work over the buckets.
-        input_end: Spark's offset at the end of the batch, by key; empty in manifests from before offsets were
-            kept.
-        digest: Digest of the input ranges and the row counts. Every repetition of the batch has the same
-            digest. Empty in older manifests.
-        exchanged: Pairs on their way to other buckets. The next batch reads these pairs from the files of the
-            sending buckets.
+        input_end: Spark's offset at the end of the batch, as (key, position); empty in manifests of older
+            versions.
+        digest: Digest of the input ranges and the row counts. If the batch is repeated, its
+            digest must not change. Empty in older manifests.
+        exchanged: Counts of the pairs that each bucket sends to other buckets. The next batch reads these
+            pairs from files of the sending buckets.
         held: Event times of held rows, per bucket and per stream with a state cap.
     """
 
@@ -187,10 +188,10 @@ class BatchManifest:
 
 
 class Totals(NamedTuple):
-    """Totals over all committed batches, named as the columns of the table ``batch_totals``.
+    """Totals over all committed batches; the fields are named like columns of the table ``batch_totals``.
 
     Attributes:
-        input_rows: Rows read, late and rejected ones included.
+        input_rows: Rows read, including late and rejected rows.
         late_rows: Rows below the watermark of their stream.
         state_rows_peak: Most rows held at the end of a batch.
         state_bytes_peak: Most encoded bytes held at the end of a batch.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """CPU seconds of the job's Python per unit of work.
+    """CPU seconds that the job's Python processes need per unit of work.
 
     ``planner.costs.calibration.calibrated.Work`` counts the units.
 
@@ -24,19 +24,20 @@ class Calibration:
         per_packed_row: Per row read, hashed, sorted and encoded for one family side.
         per_filter: Per row and distinct filter evaluated.
         per_inserted_row: Per row that enters a chain.
-        per_moved_row: Per row that moves to the next slice, filtered ones included.
+        per_moved_row: Per row that leaves a slice for the next one, even if the next slice's filter drops it.
         per_male: Per male and one-way slice that it probes.
-        per_male_segment: Per male and segment that it is merged with.
+        per_male_segment: Per male and segment with which the male is merged.
         per_match: Per candidate pair of equal key.
         per_result: Per pair that serves a query, to route, gather and write it.
         per_result_value: Per result column of a pair that serves a query.
         per_stored_segment: Per new segment, encoded and stored.
         per_stored_byte: Per byte of a new segment.
-        fitted_at_us: Wall clock of the fit, µs UTC; 0 for the constants shipped with Sluice.
-        median_error: Median relative error on the workloads of the fit.
-        per_ring_look: Per male and segment in rings, to find the head of its ring.
+        fitted_at_us: Wall clock when the constants were fitted, µs UTC; 0 for the constants shipped with
+            Sluice.
+        median_error: Median relative error of the model on the workloads to which it was fitted.
+        per_ring_look: Per male and segment whose rows are in rings, to find the head of the male's ring.
         per_scanned_row: Per row that a male is compared with in its ring.
-        per_ring_row: Per row that is sorted into rings, or probes them.
+        per_ring_row: Per row that is sorted into a ring or probes a ring.
         per_searched_row: Per stored row whose key is looked up among the closed keys.
     """
 

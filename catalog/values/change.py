@@ -20,7 +20,7 @@ from types import MappingProxyType
 from catalog.values.query import Backfill
 from catalog.values.sink import SetSink, Sink
 
-#: Name in ``QueryParts.windows`` for both streams of a query.
+#: Name in ``QueryParts.windows`` that means both streams of a query.
 BOTH = "*"
 
 
@@ -42,12 +42,12 @@ class QueryParts:
 
 @dataclass(frozen=True, slots=True)
 class AddQuery:
-    """A query is added.
+    """Request to add a query.
 
     Attributes:
         name: Name of the new query; no running or paused query has this name.
-        cql: Its text.
-        backfill: Whether rows that are already in the state take part.
+        cql: Text of the query.
+        backfill: Whether the query also joins rows that are already in the state.
         sink: Additional destination of the query's results; None if there is none.
     """
 
@@ -59,14 +59,14 @@ class AddQuery:
 
 @dataclass(frozen=True, slots=True)
 class UpdateQuery:
-    """A query gets a new text. A paused query stays paused.
+    """Request to give a query a new text. A paused query stays paused.
 
     Attributes:
-        name: Its name.
-        cql: The whole text.
-        backfill: Whether rows that are already in the state take part under the new text.
+        name: Name of the query.
+        cql: The whole new text.
+        backfill: Whether the query also joins, under its new text, rows that are already in the state.
         sink: Change of the query's sink, which sets or removes it; None leaves the sink unchanged.
-        rebound: Whether even an unchanged text is bound again, because a stream has changed.
+        rebound: Whether the text is bound again even if it is unchanged, because a stream has changed.
     """
 
     name: str
@@ -78,12 +78,12 @@ class UpdateQuery:
 
 @dataclass(frozen=True, slots=True)
 class EditQuery:
-    """Change parts of a query's text, or its sink. A paused query stays paused.
+    """Request to change parts of a query's text, or its sink. A paused query stays paused.
 
     Attributes:
-        name: Its name.
+        name: Name of the query.
         parts: New parts of the text; None if only the sink changes.
-        backfill: Whether rows that are already in the state take part under the new text.
+        backfill: Whether the query also joins, under its new text, rows that are already in the state.
         sink: Change of the query's sink, which sets or removes it; None leaves the sink unchanged.
     """
 
@@ -95,17 +95,17 @@ class EditQuery:
 
 @dataclass(frozen=True, slots=True)
 class RemoveQuery:
-    """A query is removed, running or paused."""
+    """Request to remove a running or paused query."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class PauseQuery:
-    """A query leaves the plan until it is resumed.
+    """Request to take a query out of the plan until it is resumed.
 
     Attributes:
-        name: Its name.
+        name: Name of the query.
         reason: Why the engine pauses the query; None if a person pauses it.
     """
 
@@ -115,11 +115,11 @@ class PauseQuery:
 
 @dataclass(frozen=True, slots=True)
 class ResumeQuery:
-    """A paused query enters the plan again.
+    """Request to put a paused query into the plan again.
 
     Attributes:
-        name: Its name.
-        backfill: Whether rows that are in the state at that moment take part.
+        name: Name of the query.
+        backfill: Whether the query also joins rows that are in the state when it resumes.
     """
 
     name: str

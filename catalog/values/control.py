@@ -11,8 +11,9 @@ from catalog.values.plan import Plan
 class Heartbeat:
     """Message that moves an idle stream's watermark to ``watermark_us``.
 
-    The watermark moves after the rows of the batch that reads the record. If ``watermark_us`` is None, the
-    watermark is reset before these rows; from then on only these and later rows determine it.
+    The watermark moves after the batch that reads the record has processed its rows. If ``watermark_us`` is
+    None, the watermark is reset before these rows; from then on, only rows of this batch and of later batches
+    determine it.
     """
 
     stream_id: int
@@ -21,7 +22,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """Punctuations of a stream that are not in its event log; they take effect after the batch's rows.
+    """Punctuations from outside the event log, in effect after the rows of the batch that reads the record.
 
     Attributes:
         stream_id: The stream.
@@ -36,10 +37,10 @@ class Promises:
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """Request to emit the result punctuations that are ready; the batch that reads the record does so.
+    """Request that the batch that reads the record emits all result punctuations that are ready.
 
     Attributes:
-        query_id: A query of the family that emits them.
+        query_id: Id of a query of the family that emits them.
         stream_id: Stream of the family's side a.
     """
 
@@ -68,12 +69,12 @@ class ControlRecord:
 
     Attributes:
         seq: Position in the log: 1, 2, ... without gaps, in commit order.
-        at_batch: First batch that may read the entry, if it is scripted; None lets the next batch read it.
+        at_batch: First batch that may read the entry, for an entry of a script; None for the next batch.
         plan: The plan version that takes effect, if the entry is a plan change.
         heartbeat: A heartbeat.
         promises: Punctuations.
         pull: A request for result punctuations.
-        horizon: A horizon. Exactly one of the five fields after ``at_batch`` is set.
+        horizon: A horizon. Exactly one of the five fields after ``at_batch`` is set; the others are None.
     """
 
     seq: int

@@ -12,7 +12,7 @@ class SliceRows:
 
     Attributes:
         family: Name of the family.
-        join: Join of the family.
+        join: Id of the join in the family.
         side: ``a`` or ``b``.
         slice: Number in the chain, from 1.
         window: Interval of the slice, as text for people; None if the plan is no longer known.
@@ -34,14 +34,15 @@ class MigrationOutcome:
     """Measured cost of a migration.
 
     Attributes:
-        batch: First batch under its plan version, or under a later one that took effect at the same boundary.
-        plan_version: Plan version of that batch.
-        active_at_us: Wall clock of that batch's commit, µs UTC.
-        seconds: Duration of that batch from its start to its commit, seconds.
-        median_seconds: Median duration of the previous batches, seconds; None if there was no previous batch.
-        batches: Number of batches in the median.
-        before: Slices of the changed families at the end of the previous batch.
-        after: Slices of the changed families at the end of that batch.
+        batch: First batch under the migration's plan version, or under a later plan version that took effect
+            at the same batch boundary.
+        plan_version: Plan version of ``batch``.
+        active_at_us: Wall clock when ``batch`` was committed, µs UTC.
+        seconds: Duration of ``batch`` from its start to its commit, seconds.
+        median_seconds: Median duration of the batches before ``batch``, seconds; None if there were none.
+        batches: Number of batches of which the median was taken.
+        before: Slices of the changed families at the end of the batch before ``batch``.
+        after: Slices of the changed families at the end of ``batch``.
     """
 
     batch: int
@@ -62,12 +63,13 @@ class Migration:
         request: The request, as JSON values (hence ``Any``).
         cause: The request in words.
         primitives: Steps from the previous plan version, in the short form of the plan's history.
-        primitives_left_out: Number of further steps, which are not kept.
+        primitives_left_out: Number of further steps, which are not stored.
         families: Ids of the families that the steps change.
-        rows_to_move: Upper bound of the stored rows that will change their slice; None if not counted.
-        bytes_to_move: Encoded bytes of these rows.
-        error: Why the migration failed; None if it did not.
-        error_code: Code of the error.
+        rows_to_move: Upper bound of the stored rows that will change their slice; None if they were not
+            counted.
+        bytes_to_move: Encoded bytes of these rows; None if the rows were not counted.
+        error: Reason why the migration failed; None if it did not fail.
+        error_code: Code of the error; None if there is no error.
         outcome: Measured cost; None while the migration is pending, or if the cost was not looked up yet.
     """
 
@@ -121,11 +123,11 @@ class ExplicitStep:
 
 @dataclass(frozen=True, slots=True)
 class OnLeave:
-    """Policy for dropping chain boundaries and chain length that only departed queries needed.
+    """Policy for slices that only departed queries needed: when their boundaries and length are dropped.
 
     Attributes:
-        policy: ``auto``: in the version in which a query leaves. ``manual``: at a requested clean-up.
-            ``after``: at an automatic clean-up.
+        policy: When they are dropped. ``auto``: in the plan version in which a query leaves. ``manual``: at a
+            clean-up that a user requests. ``after``: at an automatic clean-up.
         after_us: Time from the departure of the last query to the clean-up, µs; only for ``after``.
     """
 

@@ -1,7 +1,7 @@
 """Plans: the families of queries and their slice chains.
 
 A plan is a value: the same queries give the same plan, in whatever order they were added. Filter bits
-and query activations are the only parts that depend on history; they are carried over from the plan before.
+and query activations are the only parts that depend on history; they are carried over from the previous plan.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from catalog.values.stream import Stream
 
 Strategy = Literal["unshared", "pullup", "pushdown", "mem-opt", "cpu-opt"]
 
-#: Buckets of a key's rows: one (``hash``), all (``replicate``), or the planner's choice (``auto``).
+#: Buckets that share the rows of a key: one (``hash``), all (``replicate``), or as the planner decides
+#: (``auto``).
 Partitioning = Literal["auto", "hash", "replicate"]
 
 #: Id of the join that all queries of a family share, if they share one.
@@ -37,8 +38,8 @@ class Threshold:
     Attributes:
         column: The column.
         operator: Comparison, column on the left and number on the right.
-        number: The number, an int if it is whole; at most 15 digits, so that decimal and double represent
-            the same value.
+        number: The number, as an int if it is whole. It has at most 15 digits, so that decimal and double
+            represent the same value.
     """
 
     column: str
@@ -74,9 +75,10 @@ class PlannedQuery:
         name: Query name (for display only).
         w_a_us: Window on a: pairs with 0 <= T_b - T_a < w_a_us.
         w_b_us: Window on b: pairs with 0 <= T_a - T_b < w_b_us.
-        filter_a: Lineage bit of the query's filter on side a, None if the query takes every row of the side.
-        filter_b: The same for b.
-        residual: Predicate over ``a."c"``, ``b."c"``, or None.
+        filter_a: Lineage bit of the query's filter on side a, or None if the query accepts every row of side
+            a.
+        filter_b: Lineage bit of the query's filter on side b, or None.
+        residual: Condition on both rows of a pair, over ``a."c"`` and ``b."c"``; None if there is none.
         columns_a: Columns of side a that the query reads from stored rows.
         columns_b: Columns of side b that the query reads from stored rows.
         outputs: Result columns.
@@ -89,7 +91,7 @@ class PlannedQuery:
         hands_on: Whether its pairs are input rows of its next step (``catalog.steps``) instead of results.
         expires_a: Times after which the query no longer needs a row of side a
             (``catalog.values.query.Side``).
-        expires_b: The same for b.
+        expires_b: Times after which the query no longer needs a row of side b.
     """
 
     id: int
@@ -121,7 +123,7 @@ class PlannedQuery:
         return self.expires_a if side == "a" else self.expires_b
 
     def alike_us(self, side: str) -> int | None:
-        """Return how long a row is needed after its oldest event time, µs; None if other columns decide."""
+        """Return how long after its oldest event time a row is needed, µs; None if other columns decide."""
         timed = [(name, us) for name, us in self.expires(side) if not is_rank(name)]
         return timed[0][1] if [name for name, _ in timed] == [OLDEST] else None
 
@@ -139,14 +141,14 @@ class PlannedQuery:
 class Slice:
     """One sliced window [w_start_us, w_end_us) of a side's chain (State-Slice, VLDB 2006, Def. 1).
 
-    ``FamilyPlan.slices_reached`` derives the queries of a slice from their windows. With the queries listed
-    here, a plan of 10,000 queries over 2,000 windows took 102 MB.
+    The queries of a slice are not listed here: ``FamilyPlan.slices_reached`` derives them from their windows.
+    With such lists, a plan of 10,000 queries over 2,000 windows took 102 MB.
 
     Attributes:
         w_start_us: Start, µs behind the opposite watermark, inclusive.
-        w_end_us: End, exclusive.
+        w_end_us: End, µs behind the opposite watermark, exclusive.
         keep: Lineage bits; a row enters the slice if it has at least one of them (cond'_i, State-Slice §6.1).
-            None lets every row in. Filters that imply another filter of the set are left out.
+            With None, every row enters. Filters that imply another filter of the set are left out.
     """
 
     w_start_us: int
@@ -185,8 +187,8 @@ class Partition:
 
     Attributes:
         side: The side that is split; the other side's rows go to every join that can use them.
-        one_of: Ids of queries, ascending; a row must serve at least one of them.
-        none_of: Ids of queries, ascending; a row must serve none of them.
+        one_of: Ids of queries, ascending; the join receives only rows that at least one of them can use.
+        none_of: Ids of queries, ascending; the join receives only rows that none of them can use.
     """
 
     side: Literal["a", "b"]
@@ -198,16 +200,17 @@ class Partition:
 class JoinPlan:
     """One window join of a family: a chain of slices per side, over some of the rows, for some queries.
 
-    A state-slice chain is one join for all queries of the family; with selection pull-up there is also one
-    join for all. Without sharing there is a join for each query; with stream partition there is one for each
-    class of rows. The joins of a family share its lineage, filters and stored columns, but no state.
+    With a state-slice chain or with selection pull-up, all queries of the family have one join. Without
+    sharing, each query has its own join. With stream partition, each class of rows has its own join. The
+    joins of a family share its lineage, filters and stored columns, but no state.
 
     Attributes:
         id: Unique in the family and derived from content: ``shared``, ``q<query id>`` or ``p<number>``.
         queries: Ids of the queries that its pairs can serve, ascending.
         chain_a: Slices of a, contiguous from 0.
         chain_b: Slices of b, contiguous from 0.
-        partition: Part of a side that the join receives; None: all rows that can serve one of ``queries``.
+        partition: Part of a side's rows that the join receives; None for all rows that one of ``queries`` can
+            use.
         pulled_up: Whether every row with a key enters, even if no query can use it, because selections are
             applied only to joined pairs (selection pull-up, State-Slice §3.1).
     """
@@ -225,7 +228,7 @@ class Replication:
     """Keys whose rows several buckets share (fragment-and-replicate, ``operators.kernels.fragments``).
 
     A key with f fragments uses f buckets: each row is stored in one of them (its female copy) and probes
-    all of them (its male copy). One fragment is hash partitioning; at most all buckets are used.
+    all of them (its male copy). One fragment means hash partitioning. A key uses at most all buckets.
 
     While a family exists, the number of fragments of a key can only grow. The buckets for fewer fragments are
     a subset of the buckets for more fragments, so stored rows stay where they are and all males still probe
@@ -233,8 +236,8 @@ class Replication:
 
     Attributes:
         every: Number of fragments of each key that is not heavy.
-        heavy: Heavy keys as int64 (``operators.kernels.keys.join_key``), each with its number of fragments,
-            by key.
+        heavy: (heavy key, its number of fragments), ascending by key; a key is an int64
+            (``operators.kernels.keys.join_key``).
     """
 
     every: int = 1
@@ -272,7 +275,7 @@ class Bound:
 
     Attributes:
         column: Column of the side opposite to the side of the band.
-        offset: Added to its values.
+        offset: Number that is added to the column's value.
     """
 
     column: str
@@ -281,7 +284,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Range condition that every result pair of a family without a join key meets, whatever its query.
+    """Range condition that the result pairs of all queries of a family without a join key satisfy.
 
     Pairs outside the range are never examined. For pairs inside the range, the residual predicates decide
     which pairs are results.
@@ -289,8 +292,8 @@ class Band:
     Attributes:
         side: Side of ``column``, ``a`` or ``b``.
         column: Column whose value must be in the range.
-        low: Lower end of the range; None if it has none.
-        high: Upper end of the range; None if it has none.
+        low: Lower end of the range; None if the range has no lower end.
+        high: Upper end of the range; None if the range has no upper end.
     """
 
     side: Literal["a", "b"]
@@ -308,27 +311,28 @@ class FamilyPlan:
         stream_a: Stream id of side a.
         stream_b: Stream id of side b (equal to ``stream_a`` in a self-join).
         key: Key columns as pairs (column of a, column of b).
-        key_types: Common type of each pair.
+        key_types: Common type of each pair of key columns.
         columns_a: Columns of stored rows of side a: the union of the queries' ``columns_a``, sorted.
-        columns_b: The same for b.
+        columns_b: Columns of stored rows of side b.
         filters_a: Distinct filters of side a, by lineage bit.
-        filters_b: The same for b.
+        filters_b: Distinct filters of side b, by lineage bit.
         queries: Queries by id.
         strategy: Objective that chose the joins.
         joins: Joins by id; together they answer every query, and exactly one join makes each pair of a query.
-        given: Whether the boundaries of its only join's chains were pinned, or left by departed queries,
-            instead of chosen by its strategy.
+        given: Whether the slice boundaries of the only join were pinned, or were left by departed queries,
+            instead of being chosen by the strategy.
         replication: Keys whose rows several buckets share.
         result_columns_a: Columns of ``columns_a`` that joined pairs carry because an output reads them,
             sorted; None means all columns, in a plan from an older version that did not distinguish them.
-        result_columns_b: The same for b.
-        band: Range by which pairs are found without a key; None: all pairs are examined.
+        result_columns_b: Columns of ``columns_b`` that joined pairs carry, or None.
+        band: Range by which pairs are found in a family without a key; None if all pairs are examined.
         clock_a: Clock that measures the windows and slices of side a.
-        clock_b: The same for b.
-        probe: How its slices are searched.
+        clock_b: Clock that measures the windows and slices of side b.
+        probe: How the slices are searched for partners.
         punctuations: Policy that says when the family acts on closed keys.
-        memory: Policy that says where rows wait; always plain unless the clock is the order of the streams.
-        purge_prices: Prices that decide when rows of closed keys are removed, unless the policy decides it.
+        memory: Policy that says where rows wait. Only a family whose clock is the order of its streams can
+            have another strategy than ``plain``.
+        purge_prices: Costs that decide when rows of closed keys are removed, if the policy does not.
         rests: Whether rows of side a are stored. Rows of an intermediate need not be stored
             (``catalog.steps``).
         band_share: Fraction of the pairs of a sample that were in the band when the band was chosen; None if
@@ -381,7 +385,7 @@ class FamilyPlan:
         return self.clock_a, self.clock_b
 
     def ranks_of(self, side: str) -> tuple[str, ...]:
-        """Return the columns of an intermediate that are ranks of rows; they are the same for all queries."""
+        """Return the columns of a side that hold ranks of rows; only an intermediate has such columns."""
         return tuple(sorted({name for q in self.queries for name, _ in q.expires(side) if is_rank(name)}))
 
     @property
@@ -396,7 +400,7 @@ class FamilyPlan:
 
     @property
     def ordered(self) -> bool:
-        """Return whether its clock is the order of its streams: windows then count steps of the order."""
+        """Return whether the family's clock is the order of its streams; windows then count steps of it."""
         return self.clock_a == "order"
 
     @property
@@ -435,16 +439,16 @@ class FamilyPlan:
 
     @property
     def keyless_sides(self) -> frozenset[str]:
-        """Sides whose rows without a key can be results: NULL equals nothing, so they have no match."""
+        """Sides whose rows without a key can be results: they have no match, because NULL equals nothing."""
         return frozenset(side for q in self.queries if q.kind in ("outer", "anti") for side in q.preserved)
 
     def lazy_ends(self, join: JoinPlan, side: Literal["a", "b"]) -> tuple[bool, ...]:
-        """Return for each slice of a side whether its end is lazy: filters stop neither rows nor males there.
+        """Return for each slice of a side whether its end is lazy: no filter stops rows or males there.
 
         Rows may then stay in the slice beyond its interval, since cutting them off would save nothing. The
-        end of a chain is never lazy, because rows leave there. Filters that stop rows of an intermediate are
-        ignored: each of these rows expires in whatever slice it is, and a row that serves a short window
-        mostly serves a longer one as well.
+        end of a chain is never lazy, because rows leave the state there. Filters that stop rows of an
+        intermediate are ignored: each of these rows has its own time of expiry in any slice, and a row that
+        serves a short window mostly serves a longer one as well.
 
         Args:
             join: One of the family's joins.
@@ -510,9 +514,9 @@ class Plan:
         families: Families by id.
         next_bit: First lineage bit not assigned yet, per family and side: ``("<family>/a", 3)``. ``"*"`` has
             the greatest number of all departed families, so that no bit is ever assigned twice.
-        departed: Replication of families without queries, by id. A family that returns continues with its
-            former replication. If it returns at the same batch boundary at which it left, its rows are still
-            stored, since only the last plan version of a boundary takes effect.
+        departed: Replication of families whose queries have all left, by family id. A family that returns
+            continues with its former replication, because its rows may still be stored: if it leaves and
+            returns at one batch boundary, only the last plan version of this boundary takes effect.
     """
 
     version: int

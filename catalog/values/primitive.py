@@ -3,7 +3,7 @@
     split at t    [s ........ e)   <->   [s .. t) [t .. e)       merge at t
     extend        [s .. e)         <->   [s .. e) [e .. w)       truncate
 
-Splitting and merging are State-Slice's (VLDB 2006, §5.3); the other steps are ours.
+Splitting and merging are from State-Slice (VLDB 2006, §5.3); the other steps are our own.
 
 A step contains the new filters and routes. It also contains what its inverse needs: the replaced filters and
 routes, or the filter of a removed slice. An inverse does not restore rows that a truncated slice dropped.
@@ -22,7 +22,7 @@ Keep = tuple[int, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Cut the slice around ``at_us`` into two; ``keep`` filters the later one. Rows move by cross-purge."""
+    """Cut a slice in two at ``at_us``; ``keep`` filters the later slice. Rows move there by cross-purge."""
 
     family: str
     join: str
@@ -97,7 +97,7 @@ class SetRoutes:
 
 @dataclass(frozen=True, slots=True)
 class OpenJoin:
-    """Begin a join; it takes the rows that its queries may use from the family's former joins."""
+    """Begin a join with the rows of the family's former joins that its queries may use."""
 
     family: str
     join: str
@@ -115,9 +115,10 @@ Primitive = Split | Merge | Extend | Truncate | SetFilter | SetRoutes | OpenJoin
 
 
 def inverse(step: Primitive) -> Primitive | None:
-    """Return the step that undoes a step; None if no step does.
+    """Return the step that undoes a step, or None for a closed join.
 
-    A closed join cannot be opened again in one step, because its slices, filters and routes would be missing.
+    One step cannot open a closed join again, because it would lack the slices, filters and routes of the
+    join.
 
     >>> inverse(Extend("f", "shared", "a", 10, 30))
     Truncate(family='f', join='shared', side='a', from_us=30, to_us=10, keep=None)

@@ -1,13 +1,13 @@
-"""Queries: one bound window join each.
+"""Queries, each of which is one bound window join.
 
 The two sides of a bound query are called ``a`` and ``b`` in the order of its family: the stream with the
-smaller id is ``a``; a self-join keeps its written order. SQL texts are in the dialect of DuckDB, which
-evaluates the expressions: filters use bare quoted columns of their stream, residual and outputs use
-``a."column"`` and ``b."column"``.
+smaller id is ``a``; the sides of a self-join are in the order in which the text names them. SQL texts are in
+the dialect of DuckDB, which evaluates the expressions: filters use bare quoted columns of their stream,
+residual and outputs use ``a."column"`` and ``b."column"``.
 
-A query never changes. A *series* is the succession of queries with one name since the name was added, each
-with its own id; clients see it as one query. An update, a pause and a resume continue the series; removing
-ends it.
+A query never changes. A *series* is the sequence of queries that have had one name since the name was added.
+Each of these queries has its own id, but clients see the series as one query. An update, a pause and a resume
+continue the series; a removal ends it.
 
     add "q"        update "q"        pause "q"       resume "q"       remove "q"
       |-- id 3 ---------|-- id 5 --------|               |-- id 8 ----------|        series 3
@@ -32,7 +32,8 @@ RANK = "_rank"
 
 Backfill = Literal["none", "state"]
 
-#: Result column by which a query asks for result punctuations: rows that name a key without later results.
+#: Result column with which a query requests result punctuations, which are rows that name a key without later
+#: results.
 PUNCTUATION_OUTPUT = "_punctuation"
 
 #: Clock that measures the windows of a side: µs of event time, rows of the stream, rows of equal key, or
@@ -83,23 +84,24 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One stream's part in a query.
+    """One side of a query: a stream, its window and its filter.
 
     Attributes:
         stream_id: The stream.
-        stream: Its name.
+        stream: Name of the stream.
         alias: Name under which the query refers to it.
-        window_us: W of this side, µs: a pair whose row of this side is older by d belongs to the query iff
-            0 <= d < window_us. At least 1 (``[NOW]``). If ``clock`` counts rows, this is a number of rows.
-        filter: Canonical predicate over this side's columns, or None.
-        filter_columns: Columns the filter reads.
+        window_us: Window W of this side, µs, at least 1 (``[NOW]``). If the row of this side is older than
+            its partner by d, the pair is in the window iff 0 <= d < window_us. If ``clock`` counts rows, this
+            is a number of rows.
+        filter: Canonical predicate over this side's columns, or None if there is no filter.
+        filter_columns: Columns that the filter reads.
         columns: Columns that outputs, residual and filter read from stored rows.
         clock: Clock that measures the window. With ``rows`` the age of a row is the number of rows of its
-            stream from the row to its partner; ``key rows`` counts only rows with its key.
-        expires: For rows of an intermediate, pairs (column, µs): a row expires at the least of the sums
-            column + µs, and matches no row of the other side with a later event time (``catalog.steps``).
-            Rank columns (``is_rank``) are instead compared with the number of rows that their stream has up
-            to that time. Empty if the window alone decides when a row expires.
+            stream from the row to its partner; ``key rows`` counts only rows with the row's key.
+        expires: For rows of an intermediate, pairs (column, µs). A row expires at the smallest sum of a
+            column's value and its µs; it matches no row of the other side with a later event time
+            (``catalog.steps``). The value of a rank column (``is_rank``) is instead compared with the number
+            of rows that its stream has up to that time. Empty if the window alone decides when a row expires.
     """
 
     stream_id: int
@@ -118,32 +120,32 @@ class Query:
     """A bound continuous query.
 
     Attributes:
-        id: Immutable, never reused; results name it.
+        id: Immutable id, never reused; results refer to the query by this id.
         name: Unique among running queries.
         cql: The text that the client sent.
         a: Side of the family's first stream.
         b: Side of the family's second stream.
         key: Equi-join columns as (column of a, column of b), in canonical order.
         key_types: Common type of each key pair.
-        residual: Predicate on both rows, or None.
+        residual: Condition on both rows of a pair, or None if there is none.
         outputs: Result columns in select-list order.
-        backfill: Whether rows that were stored before the activation take part.
+        backfill: Whether the query also joins rows that were stored before its activation.
         kind: ``outer`` returns all matches, and each absent row of ``preserved`` with NULL for the other
             side. ``semi`` returns each row with a match once; ``anti`` returns each absent row once. A row is
             absent if it passes its side's filter and has no match.
-        preserved: Sides whose rows are judged as matched or absent: no side for ``inner``, both sides for
+        preserved: Sides whose rows the query checks for matches: no side for ``inner``, both sides for
             FULL (``outer`` or ``anti``), otherwise one side.
         grouping: How pairs are grouped into results; None if the results are pairs.
-        left: Join whose pairs are the rows of side a, in a join of three and more streams
-            (``catalog.steps``); None in a join of two.
+        left: Join whose pairs are the rows of side a, in a join of three or more streams
+            (``catalog.steps``); None in a join of two streams.
         right: Join whose pairs are the rows of side b, if both sides of a step are pairs; None if side b is
             a stream.
         hands_on: Whether its pairs are input rows of a next step instead of results.
-        rests: Whether the pairs of ``left`` are stored until they can meet no later row. If False, the pairs
+        rests: Whether the pairs of ``left`` are stored until they can join no later row. If False, the pairs
             are made again for each later row (``catalog.steps``).
-        spreads: Whether the buckets of a key share the rows of the one preserved side, while each of them has
-            all rows of the other side (``operators.kernels.fragments``). Queries that spread rows in this way
-            have their own family.
+        spreads: Whether the rows of a key are spread over several buckets: each row of the one preserved side
+            is in one of these buckets, and all rows of the other side are in each of them
+            (``operators.kernels.fragments``). Queries that spread rows in this way have their own family.
         beside_inner: Whether an outer, semi or anti join belongs to the family of the inner joins with its
             key. The query then shares the slices of the inner joins, and each key of the family has one
             bucket (``planner.families.families``).
@@ -199,17 +201,17 @@ class Query:
         if not (self.kind != "inner") <= len(self.preserved) <= most:
             raise ValueError(f"{self.kind} join that preserves {self.preserved}")
         if self.left is None and self.right is not None:
-            raise ValueError("side b is pairs of a step, and side a is a stream")
+            raise ValueError("side b cannot consist of pairs if side a is a stream")
         if self.spreads and len(self.preserved) != 1:
             raise ValueError(f"rows of {self.preserved} cannot be spread over buckets")
         if self.beside_inner and (self.kind == "inner" or self.spreads):
             raise ValueError(f"{self.kind} join cannot be beside inner joins")
 
 
-#: Why a query left the plan.
+#: Reason why a query left the plan.
 LeftBy = Literal["remove", "pause", "update"]
 
-#: Only entry of ``QueryRecord.missing`` if no row from before the activation takes part.
+#: Only entry of ``QueryRecord.missing`` if the query joins no row from before its activation.
 ALL_ROWS = "*"
 
 
@@ -219,16 +221,17 @@ class QueryRecord:
 
     Attributes:
         query: The bound query.
-        added_version: Plan version that activated it; 0 before activation.
-        removed_version: First plan version without it, or None while it runs. If the text of a paused query
-            is changed, its new record is added and removed at the same version, so no plan has the new query.
-        created_at_us: Wall clock when it was added, µs UTC.
+        added_version: Plan version that activated the query; 0 before activation.
+        removed_version: First plan version without the query, or None while it runs. If the text of a paused
+            query is changed, its new record is added and removed at the same version, so no plan has the new
+            query.
+        created_at_us: Wall clock when the query was added, µs UTC.
         removed_at_us: Wall clock when the query left the plan, or was removed while it was paused, µs UTC;
             None while it runs.
         series: Id of the first query of its series.
-        left_by: Why it left; None while it runs.
-        missing: Columns (``alias.column``) that the query reads and that rows stored before it lack, so that
-            these rows cannot take part; ``ALL_ROWS`` alone if no earlier row takes part.
+        left_by: Why the query left the plan; None while it runs.
+        missing: Columns (``alias.column``) that the query reads but that rows stored before its activation
+            lack, so that it cannot join these rows. ``ALL_ROWS`` alone if it joins no earlier row.
         pause_reason: Why the engine paused the query; None if a person paused it, or if it is not paused.
     """
 
@@ -254,10 +257,10 @@ class QueryRecord:
 
     @property
     def entered(self) -> bool:
-        """Return whether any plan version has the query; none does if it was replaced while paused."""
+        """Return whether any plan version has the query; none has a query that was added during a pause."""
         return self.removed_version != self.added_version
 
     @property
     def wanted(self) -> bool:
-        """Return whether its name is taken; valid for the newest query of a series only."""
+        """Return whether the query runs or is paused; valid for the newest query of a series only."""
         return self.running or self.paused

@@ -14,7 +14,7 @@ from typing import Literal
 
 from catalog.values.stream import EnvSecret, KafkaCluster
 
-#: A sink lags if its oldest results have waited this long, even if it takes some results now and then.
+#: A sink lags if its oldest results have waited this long, even if it still accepts some results.
 LAGGING_AFTER_S = 3600.0
 
 SinkFormat = Literal["parquet", "ndjson", "csv"]
@@ -49,7 +49,8 @@ class WebhookSink:
 
     Attributes:
         url: URL to which the requests are posted.
-        secret: Secret that signs the requests (``whsec_`` and base64), never shown; None: no signature.
+        secret: Secret that signs the requests (``whsec_`` and base64), never shown; None for requests without
+            a signature.
         headers: Additional headers of each request, by name; secret values are in the environment.
     """
 
@@ -74,7 +75,8 @@ class TableSink:
         user: User that writes.
         password: The user's password; None if the server requires none.
         table: Name of the table, preceded by its schema unless that is the user's default.
-        key: A result replaces the row with the same values in these columns; if empty, all rows are appended.
+        key: Columns that identify a row: a result replaces the row with the same values in them. If empty,
+            all results are appended.
         tls: Encryption of the connection: ``disable``, ``require``, or ``verify-full``, which also checks the
             certificate.
     """
@@ -101,7 +103,8 @@ class TopicSink:
     Attributes:
         cluster: Where the topic is.
         topic: Name of the topic.
-        key: Column whose text is the key of messages, so that equal values stay in order; None for no key.
+        key: Column whose text is the key of messages, so that messages with equal values stay in order; None
+            for messages without a key.
     """
 
     cluster: KafkaCluster
@@ -136,20 +139,21 @@ class SinkRecord:
     Attributes:
         id: Id of the sink; later sinks have greater ids.
         series: Series whose results the sink gets.
-        query: Name of its query.
+        query: Name of the query whose series this is.
         sink: The sink; None for a period in which the series has none.
         from_version: Plan version with which the sink begins; None if it was set without a plan change.
         from_batch: First batch that the sink gets; None until ``from_version`` is in force.
         until_batch: First batch that the next sink of the series gets instead; None if there is no next sink.
         next_batch: First batch that has not been delivered.
         next_row: Number of rows of ``next_batch`` that have been delivered.
-        file_end: Last batch of the file that is being written and may not exist yet; None if no file is.
+        file_end: Last batch of the file that has been begun and may not be complete yet; None if no file has
+            been begun.
         pending: Number of batches with results that wait to be delivered.
         waiting_from: First waiting batch; None if no batch waits.
         waiting_since_us: When the first waiting batch was committed, µs UTC, or None.
         rows: Rows delivered.
         batches: Batches delivered.
-        failures: Attempts that failed.
+        failures: Delivery attempts that failed.
         lost: Number of batches with results that the sink should have got and never will.
         lost_rows: Number of results that the sink should have got and never will.
         lost_batch: Last batch whose results the sink should have got and never will, or None.
@@ -159,8 +163,8 @@ class SinkRecord:
         error_at_us: When the last failed attempt took place, µs UTC, or None.
         delivered_at_us: When something was last delivered, µs UTC, or None.
         created_at_us: When the sink was requested, µs UTC.
-        ended_at_us: When its query was removed, or when another sink or no sink was requested in its place,
-            µs UTC; None until then.
+        ended_at_us: When the query was removed, or when a client replaced or removed the sink, µs UTC; None
+            until then.
     """
 
     id: int
@@ -201,5 +205,5 @@ class SinkRecord:
 
     @property
     def failing(self) -> bool:
-        """Return whether the last attempt failed."""
+        """Return whether the last attempt to deliver failed."""
         return self.error_at_us is not None and self.error_at_us > (self.delivered_at_us or 0)

@@ -17,13 +17,13 @@ class SourceFile:
         path: Absolute path.
         size: Bytes when it was listed.
         mtime_ns: Modification time when it was listed, ns since 1970.
-        rows: Rows in the file, without the skipped ones; 0 if it was set aside.
+        rows: Rows in the file without skipped rows; 0 if the file was set aside.
         t_min_us: Oldest event time in the file, µs UTC, or None.
         t_max_us: Newest event time in the file, µs UTC, or None.
-        verdict: A ``set-aside`` file is counted and named, but never read; a file that ``stops`` is not
-            read, and no batch passes it.
-        reason: Why the file was set aside, or None.
-        skipped: Rows that were skipped.
+        verdict: ``ok``: the file is read. ``set-aside``: it is counted and reported, but never read.
+            ``stops``: it is not read, and no batch reads a later file of the stream.
+        reason: Why the file is not read, or None.
+        skipped: Number of bad rows that are skipped.
     """
 
     position: int

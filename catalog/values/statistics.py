@@ -1,6 +1,6 @@
 """Statistics of streams and families: the input of the cost models that choose a plan.
 
-Every number has an origin, since a plan is only as good as its statistics:
+Every number has an origin. If several origins provide a number, the first of these origins is preferred:
 
     given > measured (by the running job, smoothed) > sampled (from the inputs) > assumed
 """
@@ -38,7 +38,7 @@ class StreamProfile:
         stream_id: The stream.
         rate_per_s: Rows per second of event time.
         row_bytes: Encoded bytes of a stored row; None if unknown.
-        scramble: Scrambling factor of its order; None if unknown.
+        scramble: Scrambling factor of the stream's order; None if unknown or without an order.
     """
 
     stream_id: int
@@ -71,7 +71,7 @@ class FrequentKey:
         hash: Hash of the key, 0 to 2^64 - 1; this hash modulo the number of buckets is the number of the
             key's home bucket.
         share_a: Fraction of side a's rows that have this key.
-        share_b: The same for b.
+        share_b: Fraction of side b's rows that have this key.
     """
 
     key: int
@@ -88,10 +88,10 @@ class FamilyProfile:
         family: Family id.
         join_selectivity: Fraction of the pairs of rows that have equal keys (the paper's S_1), 0 to 1.
         keys_a: Distinct keys among recent rows of side a; None if unknown.
-        keys_b: The same for b.
+        keys_b: Distinct keys among recent rows of side b; None if unknown.
         skew_a: Self-join size of recent rows of side a, divided by the size that it would have with equally
             frequent keys; 1 means no skew.
-        skew_b: The same for b.
+        skew_b: Skew of recent rows of side b, measured like ``skew_a``.
         frequent: Keys that many rows have, by key; all other keys have few rows.
         lag_a: Number of rows by which side a leads side b in the order of both streams; None if unknown.
         lag_b: Number of rows by which side b leads side a; None if unknown.

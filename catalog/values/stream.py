@@ -1,7 +1,8 @@
 """Streams: their columns, event time, sources and contracts.
 
 A stream's event time is one of its columns, and inside Sluice it is int64 microseconds UTC. Its watermark is
-``max(event time seen) - lateness`` (docs/semantics.md), so a stream declares how far out of order it is.
+``max(event time seen) - lateness`` (docs/semantics.md), so a stream must declare how far out of order
+its rows arrive.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _is_within(path: str, directory: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Dialect of text files; the defaults are those of DuckDB.
+    """Dialect of text files; the defaults are DuckDB's.
 
     Attributes:
         delimiter: Character between the fields of a CSV row.
@@ -92,7 +93,7 @@ class Dialect:
         null_values: Texts that mean NULL; in a string column only if they are not quoted.
         encoding: Character encoding, by a name that Python accepts; a byte order mark is skipped.
         timestamp_format: Format of timestamps in the directives of ``strftime``; None for ISO 8601.
-        date_format: Format of dates, likewise.
+        date_format: Format of dates in the directives of ``strftime``; None for ISO 8601.
         timezone: IANA zone of times without an offset; None for UTC.
         decimal_point: Character before the fraction of a number.
         thousands: Character between groups of digits; None if there is no such character.
@@ -120,7 +121,8 @@ class FilesSource:
     Attributes:
         format: File format.
         path: Directory (or glob, or file) to read; absolute once the stream is registered.
-        max_files_per_batch: Files admitted to one micro-batch; None aligns streams by event time.
+        max_files_per_batch: Number of files admitted to each micro-batch. If None, files are admitted so that
+            all streams advance together in event time.
         dialect: Dialect of its text files.
         confinement: Directory that its files must be in. None allows any directory, because a person ran the
             workload file, or because the stream was registered before there were source roots. This field is
@@ -158,8 +160,8 @@ class KafkaTls:
     """Encryption of connections to brokers.
 
     Attributes:
-        ca: Certificates in PEM of the authorities that sign the brokers' certificates; None: those of
-            the system.
+        ca: Certificates in PEM of the authorities that sign the brokers' certificates; None for the
+            authorities that the system trusts.
         certificate: Certificate of the client in PEM; None if the client has none.
         key: Private key of the client in PEM; None if the client has none.
     """
@@ -184,8 +186,8 @@ class KafkaCluster:
 
     Attributes:
         bootstrap: Some of the brokers: ``host:port``, with commas between them.
-        tls: None for connections that are not encrypted.
-        sasl: User of the service; None if it connects without one.
+        tls: Encryption of the connections; None if they are not encrypted.
+        sasl: User as which the service connects; None if it connects without a user.
     """
 
     bootstrap: str
@@ -203,7 +205,7 @@ class SchemaRegistry:
     """Registry of the schemas of messages: Confluent's, or one with the same protocol.
 
     Attributes:
-        url: Its address, ``http://host:port`` or ``https://``; several are separated by commas.
+        url: Address of the registry, ``http://host:port`` or ``https://``; commas separate several addresses.
         username: User for HTTP basic authentication; None for requests without it.
         password: Password of the user.
     """
@@ -222,7 +224,7 @@ class SchemaRegistry:
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """A topic of Apache Kafka, one event a message.
+    """A topic of Apache Kafka in which each message is one event.
 
     Attributes:
         cluster: Where the topic is.
@@ -230,10 +232,10 @@ class KafkaSource:
         format: Format of the values of messages.
         on_bad: Treatment of a message that is not an event of the stream: ``reject`` stops the job before it,
             ``dead-letter`` writes it to the dead letters and continues.
-        key: Column that is filled with the key of a message, as text; None if no column is.
+        key: Column that is filled with the key of a message, as text; None if there is no such column.
         headers: (column, header) for each column that a header fills, as text.
-        registry: Registry of the schemas of ``avro``. The registry may move, so this field is left out of the
-            ``repr``, too.
+        registry: Registry of the schemas of Avro messages; None for JSON. This field is left out of the
+            ``repr``, because the registry may move.
         begins: (partition, offset) at which reading begins in a stream that starts with the latest event;
             other partitions are read from their beginning. This field is left out of the ``repr``, because
             the ``repr`` identifies the workload of a run.
@@ -277,15 +279,15 @@ class GeneratedColumn:
 
 @dataclass(frozen=True, slots=True)
 class GeneratorSource:
-    """Synthetic rows with Poisson arrivals, the same for the same seed.
+    """Synthetic rows with Poisson arrivals; the same seed gives the same rows.
 
     Attributes:
         rate_per_s: Mean rows per second of event time.
         seed: Seed of every random choice.
         columns: Generator of each column; a column not named is uniform over its type's default range.
-        rows: Approximate number of rows after which the source ends; None runs forever (in step with the
-            wall clock).
-        start_us: Event time of the first row, µs UTC; None is the moment of registration.
+        rows: Approximate number of rows after which the source ends. None for a source that never ends and
+            keeps in step with the wall clock.
+        start_us: Event time of the first row, µs UTC; None for the moment of registration.
     """
 
     rate_per_s: float
@@ -307,8 +309,8 @@ class Punctuations:
         on: Sets of columns; each punctuation fixes the values of one set.
         violation: Treatment of a row that breaks a promise: ``drop`` drops it like a late row, ``stop``
             stops the engine before the batch is committed.
-        remember_us: Least time for which a promise is remembered, µs of event time; 0: as long as windows
-            require, None: forever.
+        remember_us: Minimum time for which a promise is remembered, µs of event time; 0 for as long as
+            windows require, None for an unlimited time.
         column: Boolean column; a row in which it is true is a punctuation and not an event.
         open_time_us: Mean event time from a row of another stream until this stream closes its key, µs;
             None if it is to be measured. Only costs depend on it.
@@ -326,7 +328,8 @@ class Constraints:
     """Constraints on the rows of a stream that imply punctuations.
 
     Attributes:
-        unique: Columns whose combined values occur once: each row promises that no later row has them.
+        unique: Columns whose combined values occur once: each row promises that no later row has the
+            same values.
         clustered: Columns whose combined values arrive in runs: once they change, the former values do not
             occur again.
         ordered: Ascending columns, each with its slack: the most by which a value may be less than the
@@ -338,7 +341,7 @@ class Constraints:
     ordered: tuple[tuple[str, int], ...] = ()
 
     def slack(self, key: frozenset[str]) -> int | None:
-        """Return the slack of a key's only column; None if it has several, or the column has no order."""
+        """Return the slack of a key's only column; None if the key has more columns or no ordered one."""
         return next((slack for name, slack in self.ordered if {name} == key), None)
 
     def close(self, key: frozenset[str]) -> bool:
@@ -369,7 +372,7 @@ class Stream:
     """A registered stream.
 
     Attributes:
-        id: Never reused; 0 before the catalog has assigned one.
+        id: Id of the stream, never reused; 0 before the catalog has assigned an id.
         name: Unique name.
         columns: Typed columns in declared order.
         event_time: Name of the event-time column, of type ``timestamp``.
@@ -379,20 +382,21 @@ class Stream:
         start: Where reading begins when a query first uses the stream.
         initial_position: Position at which reading begins if an offset does not name this stream;
             for topics see ``KafkaSource.begins``.
-        max_ahead_us: How far ahead of the wall clock a row may be when it arrives, µs; None: any distance.
+        max_ahead_us: How far a row's event time may be ahead of the wall clock when the row arrives, µs; None
+            for no limit.
         time_unit: Unit of numbers in timestamp columns, counted since 1970 UTC. With None, numbers in JSON
             are µs, if that is plausible, and numbers in other formats are refused.
         on_error: Treatment of a bad file: ``set-aside`` reads no row of it, ``skip-rows`` reads all but its
-            bad rows unless the whole file is bad, ``stop`` ends the job before it.
-        punctuations: Contract about its punctuations; None for a stream without one. Like ``constraints``
-            and ``on_error`` it is left out of the ``repr``, by which a run recognizes its workload
-            (``service.workspace.bounded_run``).
+            bad rows unless the whole file is bad, ``stop`` ends the job before it reads the file.
+        punctuations: Contract about the stream's punctuations; None if there is none. This field,
+            ``constraints`` and ``on_error`` are left out of the ``repr``, by which a run recognizes its
+            workload (``service.workspace.bounded_run``).
         constraints: Constraints on its rows.
-        order: Order in which its rows arrive, for joins without windows; None if it has none.
-        retain_us: Longest window of time on its rows, µs; None: no limit. This field is left out of the
+        order: Order in which the stream's rows arrive, for joins without windows; None if it has no order.
+        retain_us: Longest window of time on its rows, µs; None for no limit. This field is left out of the
             ``repr``, too.
-        state_cap_mb: Most space that its rows may take in the state, megabytes of 1,000,000 bytes; None: no
-            limit. This field is left out of the ``repr``, too.
+        state_cap_mb: Most space that its rows may take in the state, megabytes of 1,000,000 bytes; None for
+            no limit. This field is left out of the ``repr``, too.
         at_cap: Treatment of the stream once its rows exceed the cap: ``stop`` pauses the queries with the
             longest window on it, ``evict`` drops its oldest rows.
     """
@@ -430,7 +434,7 @@ class Stream:
 
     @property
     def has_contract(self) -> bool:
-        """Return whether the stream promises anything about its rows."""
+        """Return whether the stream has a contract about punctuations, or constraints on its rows."""
         return self.punctuations is not None or self.constraints != Constraints()
 
     def column(self, name: str) -> Column | None:

@@ -80,7 +80,7 @@ class TextLike:
     like: str
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Check the pattern after the type."""
+        """Check first the type and then the pattern."""
         matching = core_schema.custom_error_schema(
             core_schema.str_schema(pattern=self.pattern),
             "text_like",
@@ -92,7 +92,7 @@ class TextLike:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Show the pattern."""
+        """Add the pattern to the JSON schema."""
         return {**handler(schema), "pattern": self.pattern}
 
 

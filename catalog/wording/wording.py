@@ -10,7 +10,7 @@ _MOST_LISTED = 20
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to a name, ignoring case; None if none is similar.
+    """Return the known name that is most similar to a name, ignoring case, or None.
 
     >>> nearest("delya", ["carrier", "Delay"])
     'Delay'
@@ -32,8 +32,8 @@ def nearest_or_known(name: str, known: Iterable[str], kind: str = "") -> str | N
     Args:
         name: The name that is not known.
         known: Names that exist.
-        kind: Kind of object that the names denote, in the singular; if empty, there is no hint when no name
-            is known.
+        kind: Kind of the objects with these names, in the singular. If it is empty and no name is known,
+            there is no hint.
 
     >>> nearest_or_known("x", ["arrivals", "flights"], "stream")
     'Known streams: arrivals, flights.'

@@ -16,19 +16,19 @@ _BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 def _big(
     name: str, *more: sa.ForeignKey, null: bool = False, key: bool = False, default: str | None = None
 ) -> sa.Column[int]:
-    """64-bit column; if it is a key, Sluice assigns its values, never the database."""
+    """Return a 64-bit column; if it is a key, Sluice and not the database assigns its values."""
     if key:
         return sa.Column(name, _BIG, *more, primary_key=True, autoincrement=False)
     return sa.Column(name, _BIG, *more, nullable=null, server_default=default)
 
 
 def _text(name: str, *, null: bool = False, key: bool = False, default: str | None = None) -> sa.Column[str]:
-    """Text column."""
+    """Return a text column."""
     return sa.Column(name, sa.Text(), primary_key=key, nullable=null, server_default=default)
 
 
 def _to(table: str, column: str, target: str) -> sa.ForeignKey:
-    """Foreign key under its conventional name."""
+    """Return a foreign key with its conventional name."""
     return sa.ForeignKey(target, name=op.f(f"fk_{table}_{column}"))
 
 
@@ -63,7 +63,7 @@ def upgrade() -> None:
 
 
 def _streams_and_queries() -> None:
-    """Create the tables of streams and queries; a name is unique among those that are not removed."""
+    """Create the tables of streams and queries; the name of a removed stream or query can be used again."""
     op.create_table(
         "streams",
         _big("id", key=True),
@@ -178,7 +178,7 @@ def _plans() -> None:
 
 
 def _inputs() -> None:
-    """Listed files."""
+    """Create the table of listed files."""
     op.create_table(
         "inputs",
         _big("stream_id", _to("inputs", "stream_id", "streams.id"), key=True),

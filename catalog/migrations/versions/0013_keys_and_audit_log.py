@@ -14,7 +14,7 @@ _BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Make the tables; there were no keys and entries so far."""
+    """Create the tables, empty because earlier versions had no keys and no audit log."""
     op.create_table(
         "api_keys",
         sa.Column("id", sa.Text(), nullable=False),

@@ -14,7 +14,7 @@ _BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Create the table; so far manifests name all files."""
+    """Create the table, empty because the manifests of earlier versions name all files."""
     op.create_table(
         "merged_files",
         sa.Column("path", sa.Text(), primary_key=True),

@@ -14,7 +14,7 @@ _BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Add the columns; so far files have one batch each, and only batches were counted as lost."""
+    """Add the columns; so far a file had one batch, and losses were counted in batches but not in results."""
     with op.batch_alter_table("sinks") as sinks:
         sinks.add_column(sa.Column("lost_rows", _BIG, nullable=False, server_default="0"))
         sinks.add_column(sa.Column("lost_batch", _BIG))

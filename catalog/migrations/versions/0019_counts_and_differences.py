@@ -1,4 +1,4 @@
-"""Results per query are one value per batch; plans may be stored as differences."""
+"""Store the result counts of a batch as one value; allow plans to be stored as differences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FOLDED = 64
 
 
 def upgrade() -> None:
-    """Combine counts by group of batches; totals already include them, and all plans stay whole."""
+    """Combine the counts of 64 batches in one row; totals already include them, and plans stay whole."""
     with op.batch_alter_table("plans") as plans:
         plans.add_column(sa.Column("base", _BIG))
     counts = op.create_table(
@@ -48,7 +48,7 @@ def upgrade() -> None:
 
 
 def _encoded(rows: Sequence[tuple[int, ...]]) -> bytes:
-    """Encode (batch, query, results) as an Arrow IPC stream, sorted by query and batch."""
+    """Encode rows (batch, query id, number of results) as an Arrow IPC stream, sorted by query and batch."""
     batches, queries, results = np.array(rows, dtype=np.int64).T
     order = np.lexsort((batches, queries))
     columns = [pa.array(np.ascontiguousarray(column[order])) for column in (queries, batches, results)]

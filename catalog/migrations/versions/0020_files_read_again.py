@@ -1,4 +1,4 @@
-"""Let files that were set aside be read again, and bad rows of files be skipped."""
+"""Allow reading files again that were set aside, and skipping bad rows of files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEFT_OUT = sa.text("(verdict <> 'ok' OR skipped > 0)")
 
 
 def upgrade() -> None:
-    """Add the columns that a retry needs; until now no path was listed twice."""
+    """Add the columns for retries; in earlier versions no path was listed twice."""
     with op.batch_alter_table("inputs") as inputs:
         inputs.add_column(sa.Column("skipped", _BIG, nullable=False, server_default="0"))
         inputs.add_column(sa.Column("retry", sa.Boolean(), nullable=False, server_default=sa.false()))

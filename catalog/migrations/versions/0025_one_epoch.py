@@ -1,4 +1,4 @@
-"""The lease counts the fencing epochs, which had a table and a counter of their own."""
+"""Keep the fencing epoch in the lease instead of in a table and a counter of its own."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ down_revision = "0024"
 branch_labels = None
 depends_on = None
 
-#: Holder of a released lease, as ``catalog.store.lease.Holder`` is stored.
+#: Stored form of the ``catalog.store.lease.Holder`` of a released lease.
 _NOBODY: Final = '{"host":"","boot":"","processes":"","pid":0,"started_s":0.0,"directory":""}'
 
 
 def upgrade() -> None:
-    """Raise the lease's epoch to the newest epoch, so that none is used twice, and drop the table."""
+    """Raise the lease's epoch to the newest one, so that no epoch is used twice; drop the table of epochs."""
     connection = op.get_bind()
     newest = connection.execute(sa.text("SELECT max(epoch) FROM epochs")).scalar()
     if newest is not None:

@@ -1,4 +1,4 @@
-"""Keys of clients in the catalog, with a hash instead of the secret."""
+"""Keys of clients in the catalog, which stores a hash of each key's secret instead of the secret."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from catalog.errors import KeyExists, KeyNotFound
 from catalog.store.database import tables
 from catalog.store.database.repository import Repository
 
-#: Number of revoked keys that are kept, the newest ones. An older revoked key is refused with the same error.
+#: Number of newest revoked keys that are kept. An older revoked key is deleted, but refused with the same
+#: error.
 REVOKED_KEPT: Final = 1000
 
 _k = tables.api_keys.c
@@ -32,16 +33,16 @@ _COUNT = select(func.count()).select_from(tables.api_keys).where(_k.revoked_at_u
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key.
+    """Key of a client.
 
     Attributes:
         id: Public part of the key.
         name: Name of the key's holder, as shown in the plan history and the audit log.
-        scopes: What it allows.
+        scopes: Scopes of the key, such as ``read``: the kinds of requests that it allows.
         secret_hash: Hash of the key's secret part.
-        rate_per_s: Requests per second that the key may send on average.
-        created_at_us: Wall clock when it was made, µs UTC.
-        revoked_at_us: Wall clock when it was revoked, µs UTC; None while it is valid.
+        rate_per_s: Requests per second that a client may send with the key on average.
+        created_at_us: Wall clock when the key was created, µs UTC.
+        revoked_at_us: Wall clock when the key was revoked, µs UTC; None while it is valid.
     """
 
     id: str
@@ -60,14 +61,14 @@ class ApiKeyRepository(Repository):
         """Store a key.
 
         Args:
-            key_id: Its public part.
-            name: Name of its holder.
-            scopes: What it allows.
+            key_id: Public part of the key.
+            name: Name of the key's holder.
+            scopes: Scopes of the key, such as ``read``: the kinds of requests that it allows.
             secret_hash: Hash of the key's secret part.
-            rate_per_s: Requests per second.
+            rate_per_s: Requests per second that a client may send with the key on average.
 
         Raises:
-            KeyExists: There is a valid key of that name.
+            KeyExists: A valid key has that name.
         """
         with self._database.write() as connection:
             if connection.execute(_LIVE_NAMED, {"name": name}).first() is not None:
@@ -95,7 +96,7 @@ class ApiKeyRepository(Repository):
         """Return the valid keys, by name."""
         with self._database.read() as connection:
             live = [_key(row) for row in connection.execute(_LIVE)]
-        return tuple(sorted(live, key=lambda key: key.name))  # databases differ in the order of texts
+        return tuple(sorted(live, key=lambda key: key.name))  # databases sort texts differently
 
     def exist(self) -> bool:
         """Return whether there is any valid key."""

@@ -1,4 +1,4 @@
-"""The audit log: each requested change with its author and the status of the answer.
+"""The audit log: each request for a change, with its author and the status of the answer.
 
 An entry is durable before the change begins, so every change has an entry. The status is added when the
 request is answered. An entry without a status belongs to a request that a crash interrupted.
@@ -13,7 +13,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from catalog.store.database import tables
 from catalog.store.database.repository import Repository, next_id
 
-#: Newest entries that are kept.
+#: Number of newest entries that are kept.
 KEPT = 100_000
 
 _a = tables.audit_log.c
@@ -30,14 +30,14 @@ class AuditEntry:
     """One request for a change.
 
     Attributes:
-        id: Its number, ascending.
+        id: Number of the entry, ascending.
         at_us: Wall clock when the request was admitted, µs UTC.
         actor: Name of the key, certificate or token of the request.
         address: Address of the client.
         request_id: Id of the request, as in its answer and the log.
         method: HTTP method.
-        path: Path.
-        status: HTTP status of the answer; None if none was given.
+        path: Path of the request.
+        status: HTTP status of the answer; None if the request was not answered.
     """
 
     id: int
@@ -72,7 +72,7 @@ class AuditLogRepository(Repository):
         return entry
 
     def end(self, entry: int, status: int) -> None:
-        """Record how a request was answered."""
+        """Record the HTTP status with which a request was answered."""
         with self._database.write() as connection:
             connection.execute(update(tables.audit_log).where(_a.id == entry).values(status=status))
 

@@ -10,7 +10,7 @@ from catalog.errors import IdempotencyKeyReused
 from catalog.store.database import tables
 from catalog.store.database.repository import Repository
 
-#: How long an answer is kept: a day, far beyond any client's retries.
+#: Time for which an answer is kept, µs: a day, much longer than any client retries a request.
 KEEP_US = 24 * 3600 * 1_000_000
 
 _k = tables.idempotency_keys.c
@@ -19,7 +19,7 @@ _BY_KEY = select(_k.fingerprint, _k.status, _k.body).where(_k.key == bindparam("
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """The answer that a mutation got the first time.
+    """Answer to the first request with an idempotency key.
 
     Attributes:
         status: HTTP status.
@@ -34,14 +34,14 @@ class IdempotencyRepository(Repository):
     """Idempotency keys. Call ``remember`` in the transaction of the mutation itself."""
 
     def recall(self, key: str, fingerprint: str) -> StoredAnswer | None:
-        """Return the answer stored under a key; None if the key has no answer.
+        """Return the answer that is stored under an idempotency key, if any.
 
         Args:
-            key: The client's key.
+            key: Idempotency key of the request.
             fingerprint: Hash of the request (method, path, body).
 
         Returns:
-            The first answer.
+            The answer to the first request with the key, or None.
 
         Raises:
             IdempotencyKeyReused: The key was used for another request.
@@ -58,11 +58,11 @@ class IdempotencyRepository(Repository):
         return StoredAnswer(row.status, row.body)
 
     def amend(self, key: str, fingerprint: str, status: int, body: str) -> None:
-        """Replace the stored answer to a request by a later one.
+        """Replace the stored answer to a request by a later answer.
 
         Args:
-            key: The client's key.
-            fingerprint: Hash of the request; if it is not the hash of the stored request, nothing changes.
+            key: Idempotency key of the request.
+            fingerprint: Hash of the request; nothing changes if the stored request has a different hash.
             status: HTTP status of the answer.
             body: Body of the answer, JSON text.
         """
@@ -77,14 +77,14 @@ class IdempotencyRepository(Repository):
         """Store the answer to a request, unless its key already has an answer.
 
         Args:
-            key: The client's key.
+            key: Idempotency key of the request.
             fingerprint: Hash of the request.
             status: HTTP status of the answer.
             body: Body of the answer, JSON text.
 
         Returns:
-            None if this answer was stored; otherwise the answer that another process has stored meanwhile. In
-            the second case, the caller must return that answer and undo the changes of this request.
+            None if this answer was stored. Otherwise, another process has stored an answer meanwhile: that
+            answer. The caller must then return it to the client and undo the changes of this request.
 
         Raises:
             IdempotencyKeyReused: The key was used for another request.

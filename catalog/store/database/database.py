@@ -4,13 +4,14 @@
     one writer            BEGIN IMMEDIATE                an advisory lock, the transaction's first statement
     a read's snapshot     WAL mode                       REPEATABLE READ
     commit is on disk     synchronous=FULL               synchronous_commit, unless the server has fsync off
-    connection lost       -                              the next use detects it and connects again
-    writer hangs          others wait                    its transaction is rolled back after 10 s
+    connection lost       -                              the next use detects this and connects again
+    writer hangs          other writers wait             its transaction is rolled back after 10 s
 
-Readers never wait for the writer. No other writer can change the rows that a write transaction has read, and
-log numbers follow commit order: PostgreSQL makes a commit visible before it releases the lock. Write
-transactions on PostgreSQL are READ COMMITTED, since a snapshot would be taken before the lock is held.
-Invariant: a thread has at most one write transaction; while it is open, all calls of the thread belong to it.
+Readers never wait for the writer. No other writer can change the rows that a write transaction has read.
+Numbers of the control log follow commit order, because PostgreSQL makes a commit visible before it releases
+the lock. Write transactions on PostgreSQL are READ COMMITTED: with a higher isolation level, PostgreSQL would
+take their snapshot before they hold the lock. Invariant: a thread has at most one write transaction; while it
+is open, all calls of the thread belong to it.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ BUSY_TIMEOUT_S = 30.0
 
 # Advisory lock of all writers of one PostgreSQL schema: "sluice" in ASCII.
 _POSTGRESQL_LOCK = 0x736C75696365
-#: Advisory lock of the writers of the event log (``inputs.sources.posted``), which do not wait for
-#: other writers.
+#: Advisory lock of the writers of the event log (``inputs.sources.posted``); it differs from the catalog's
+#: lock, so that these writers do not wait for writers of the catalog.
 EVENTS_LOCK = _POSTGRESQL_LOCK + 1
 
 _WRITES = "sluice_writes"
@@ -64,7 +65,8 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 _PSYCOPG = "postgresql+psycopg"
 
-# Options of libpq unless the URL sets them: they detect a silently lost server within 10 s.
+# Options of libpq, so that a server that was lost silently is detected within 10 s. Options in the URL take
+# precedence.
 _LIBPQ = {
     "connect_timeout": "10",
     "keepalives_idle": "5",
@@ -72,17 +74,17 @@ _LIBPQ = {
     "keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
-#: How long, in seconds, the server lets a transaction idle if its client hangs or is lost while it holds the
-#: lock of all writers. This is far above any pause between two statements here, and short enough for another
-#: engine to take over in time (``service.engine.ownership.catalog_lease``). Keepalives detect a lost machine
-#: sooner.
+#: Seconds after which the server ends an idle transaction, because its client may hang or be lost while it
+#: holds the lock of all writers. This is much longer than any pause between two statements here, and short
+#: enough for another engine to take over in time (``service.engine.ownership.catalog_lease``). Keepalives
+#: detect a lost machine sooner.
 IDLE_TIMEOUT_S = 10.0
 _SERVER_KEEPALIVES = (
     "SET tcp_keepalives_idle = 2; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3"
 )
 _NO_NUL = str.maketrans({"\0": "\ufffd"})
 
-#: Rows that are copied at a time; a row of the event log has many events.
+#: Number of rows that are copied at a time; it is low, because a row of the event log has many events.
 _COPIED_AT_ONCE = 100
 
 _OUTCOME_UNKNOWN = (
@@ -91,7 +93,7 @@ _OUTCOME_UNKNOWN = (
 
 
 def _configure_sqlite(engine: Engine) -> None:
-    """Begin transactions explicitly, because the driver would begin them too late and not as IMMEDIATE."""
+    """Make transactions begin explicitly, because the driver begins them too late and not as IMMEDIATE."""
 
     @event.listens_for(engine, "connect")
     def connect(connection: Any, _record: object) -> None:  # Any: a DBAPI connection
@@ -106,11 +108,11 @@ def _configure_sqlite(engine: Engine) -> None:
 
 
 def _configure_postgresql(engine: Engine, busy_timeout_s: float) -> None:
-    """Limit a writer's wait, sync commits to disk, and replace NUL, which PostgreSQL rejects."""
+    """Limit how long a writer waits, sync commits to disk, and replace NUL, which PostgreSQL rejects."""
     from psycopg.types.string import StrDumper  # the driver is an optional dependency
 
     class WithoutNul(StrDumper):
-        """Replaces NUL, which may occur in external text such as damaged files or request paths."""
+        """Replaces NUL characters, which text from outside may contain, such as damaged files or paths."""
 
         def dump(self, obj: str) -> Any:  # Any: psycopg's buffers
             return super().dump(obj.translate(_NO_NUL) if "\0" in obj else obj)
@@ -129,7 +131,7 @@ def _configure_postgresql(engine: Engine, busy_timeout_s: float) -> None:
 
 
 def _checked_url(url: str) -> URL:
-    """Parse the URL; refuse databases that several connections cannot share."""
+    """Parse the URL of a catalog; refuse databases that several connections cannot share."""
     hint = 'Write "sqlite:///<file>" or "postgresql+psycopg://<host>/<database>".'
     try:
         parsed = make_url(url)
@@ -153,11 +155,11 @@ class Database:
 
     Args:
         url: SQLAlchemy URL, SQLite in a file or PostgreSQL.
-        busy_timeout_s: How long a writer waits for another writer.
-        lock: Key of the advisory lock that its writers take on PostgreSQL.
+        busy_timeout_s: How long a writer waits for another writer, seconds.
+        lock: Key of the advisory lock that writers take on PostgreSQL.
 
     Raises:
-        InvalidCatalogUrl: The URL names no database that can hold a catalog.
+        InvalidCatalogUrl: The URL does not name a database that can hold a catalog.
     """
 
     def __init__(
@@ -166,7 +168,7 @@ class Database:
         self._url = _checked_url(url)
         self._lock = lock
         self._busy_timeout_s = busy_timeout_s
-        # Hide the part after "?", which may also contain a password for libpq.
+        # Errors show this URL without the part after "?", which may also contain a password for libpq.
         self._shown = self._url.set(query={}).render_as_string(hide_password=True)
         self._pid = os.getpid()
         self._writer = threading.Lock()
@@ -199,7 +201,7 @@ class Database:
 
     @property
     def file(self) -> Path | None:
-        """SQLite's file; None on PostgreSQL."""
+        """File of the SQLite database; None on PostgreSQL."""
         if self._url.get_backend_name() != "sqlite":
             return None
         return Path(str(self._url.database))
@@ -208,7 +210,8 @@ class Database:
     def keeps_others_out(self) -> bool:
         """Return whether an open transaction has passed the guard and keeps other processes from writing.
 
-        Always False on PostgreSQL, which ends the transaction of a hanging client; SQLite does not end it.
+        Always False on PostgreSQL, because PostgreSQL ends the transaction of a hanging client. SQLite does
+        not.
         """
         return self.file is not None and self._passed_guard
 
@@ -247,7 +250,7 @@ class Database:
             )
 
     def twin(self) -> Database:
-        """Return a database that shares connections and threads' transactions but has its own guard."""
+        """Return a database with its own guard that shares this one's connections and transactions."""
         twin = copy.copy(self)
         twin.guard(None)
         return twin
@@ -262,7 +265,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Connect for reading: one snapshot, or the thread's write transaction if it has one.
+        """Connect for reading from one snapshot, or in the thread's write transaction if it has one.
 
         Yields:
             The connection.
@@ -281,13 +284,13 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Open the thread's write transaction, or a savepoint inside it; an exception rolls it back.
+        """Open the thread's write transaction, or a savepoint in an open one; an exception rolls it back.
 
         Yields:
             The connection.
 
         Raises:
-            CatalogDown: The database cannot be reached, or another writer held it too long.
+            CatalogDown: The database cannot be reached, or another writer did not finish in time.
         """
         current: Connection | None = getattr(self._of_thread, "connection", None)
         if current is not None:
@@ -300,7 +303,8 @@ class Database:
                 raise
             return
         self._check_process()
-        # Processes that wait for SQLite poll; between threads of one process, a lock hands over immediately.
+        # Writers that wait for SQLite poll it. With a lock, the next thread of this process begins
+        # immediately.
         if not self._writer.acquire(timeout=self._busy_timeout_s):
             raise CatalogBusy(
                 "catalog is busy",
@@ -315,7 +319,7 @@ class Database:
                 connection.begin(),
             ):
                 if self.file is None:
-                    # Advisory locks are shared by the whole database: give each schema its own.
+                    # An advisory lock applies to the whole database, so each schema gets a lock of its own.
                     lock = func.hashtextextended(func.current_schema(), self._lock)
                     connection.execute(select(func.pg_advisory_xact_lock(lock)))
                 if self._guard is not None:
@@ -339,7 +343,7 @@ class Database:
             self._writer.release()
 
     def after_commit(self, action: Callable[[], None]) -> None:
-        """Call ``action`` once the thread's write transaction is committed; immediately if there is none."""
+        """Call ``action`` after the thread's write transaction is committed, or now if there is none."""
         if self.in_transaction:
             self._of_thread.after_commit.append(action)
         else:
@@ -350,14 +354,14 @@ class Database:
         self._engine.dispose(close=self._pid == os.getpid())
 
     def _check_process(self) -> None:
-        """Refuse connections inherited through a fork: two processes would share file locks and sockets."""
+        """Refuse connections from before a fork, because two processes would share file locks and sockets."""
         if self._pid != os.getpid():
             raise InvariantBroken(
                 "catalog was opened in another process", hint="Open the catalog in the process that uses it."
             )
 
     def check_integrity(self) -> None:
-        """Read all pages of a file.
+        """Read all pages of SQLite's file; do nothing on PostgreSQL.
 
         Raises:
             CatalogDamaged: The pages are inconsistent.
@@ -389,7 +393,8 @@ class Database:
             raise InvariantBroken("catalog refused a write", detail=f"{error.orig}.") from error
         except (exc.DBAPIError, exc.TimeoutError, sqlite3.Error) as error:
             cause = error.orig if isinstance(error, exc.DBAPIError) else error
-            # An error of libpq has several lines; the indented ones ask the reader what may be wrong.
+            # An error of libpq has several lines. Indented lines are left out, because they are questions
+            # about possible causes.
             lines = [line.strip() for line in str(cause).splitlines() if not line.startswith("\t")]
             said = "; ".join(filter(None, lines)).rstrip(".")
             if getattr(cause, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
@@ -398,15 +403,15 @@ class Database:
 
 
 def copy_tables(source: Database, target: Database, tables: Sequence[tuple[Table, Table]]) -> int:
-    """Replace the rows of some tables with those of another database, in one transaction.
+    """Replace the rows of some tables with rows of another database, in one transaction.
 
     Args:
-        source: Database that is read, in one snapshot.
-        target: Database that is written, perhaps of another kind.
+        source: Database to read, in one snapshot.
+        target: Database to write, which may be of the other kind (SQLite, PostgreSQL).
         tables: Pairs of source table and target table, in the order of their foreign keys.
 
     Returns:
-        The number of rows.
+        The number of copied rows.
 
     Raises:
         CatalogDown: One of the databases cannot be used.
@@ -424,7 +429,7 @@ def copy_tables(source: Database, target: Database, tables: Sequence[tuple[Table
                 copied += len(part)
             found = written.execute(select(func.count()).select_from(table)).scalar_one()
             if found != copied:
-                raise InvariantBroken(f'table "{table.name}" has {found} rows, {copied} were copied')
+                raise InvariantBroken(f'table "{table.name}" has {found} rows after {copied} were copied')
             if target.file is None:
                 _count_on(written, table)
             total += copied
@@ -432,7 +437,7 @@ def copy_tables(source: Database, target: Database, tables: Sequence[tuple[Table
 
 
 def _count_on(connection: Connection, table: Table) -> None:
-    """Make PostgreSQL's sequence of a table continue after the copied numbers."""
+    """Make PostgreSQL's sequence for a table's ids continue after the copied ids."""
     column = table.autoincrement_column
     if column is not None:
         sequence = func.pg_get_serial_sequence(table.name, column.name)

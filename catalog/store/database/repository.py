@@ -1,4 +1,4 @@
-"""Base class of the repositories, which share a database and a clock; ids are never reused."""
+"""Base class of the repositories, and helpers for their statements and ids."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _COUNTER = select(counters.c.value).where(counters.c.name == bindparam("counter"
 class Repository:
     """Records of one kind in the catalog.
 
-    Repositories share a database, which is their unit of work: everything that a thread writes inside
-    ``database.write()``, through any repository, is one transaction.
+    Repositories share a database: all that a thread writes inside ``database.write()``, through any
+    repository, is one transaction.
 
     Args:
         database: Database of the catalog.
-        now_us: Wall clock, µs UTC.
+        now_us: Function that returns the wall clock, µs UTC.
     """
 
     def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
@@ -42,9 +42,9 @@ def all_rows(
 ) -> list[Any]:
     """Read thousands of rows at once, on SQLite as one JSON text.
 
-    Python's SQLite driver releases the interpreter's lock (GIL) for each row that it fetches. While another
-    thread computes, it gets the lock back only after that thread's switch interval: 10,000 rows took 8 to 25
-    s instead of 0.03 s (0.09 s as JSON). psycopg has all rows before the first one is fetched.
+    Python's SQLite driver releases the interpreter's lock (GIL) for each row that it fetches. If another
+    thread computes, the driver waits for that thread's switch interval at each row: 10,000 rows took 8 to 25
+    s instead of 0.03 s (0.09 s as JSON). psycopg receives all rows before it returns the first one.
 
     Args:
         connection: Connection to the catalog.
@@ -69,7 +69,7 @@ def _combined(statement: Select[Any]) -> tuple[Select[Any], Callable[..., Any]]:
 
 
 def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield the values in parts that fit into one statement."""
+    """Yield the values in parts, each short enough for the parameters of one statement."""
     for start in range(0, len(values), ASKED_AT_ONCE):
         yield values[start : start + ASKED_AT_ONCE]
 
@@ -80,7 +80,7 @@ def next_id(connection: Connection, counter: str) -> int:
 
 
 def next_ids(connection: Connection, counter: str, count: int) -> range:
-    """Take the next ids of a counter inside a write transaction."""
+    """Reserve the next ids of a counter inside a write transaction and return them."""
     value = connection.execute(_COUNTER, {"counter": counter}).scalar()
     if value is None:
         connection.execute(insert(counters).values(name=counter, value=count))

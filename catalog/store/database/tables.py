@@ -1,9 +1,9 @@
-"""Tables of the catalog, as the migrations leave them.
+"""Tables of the catalog, as they are after all migrations.
 
 Times are int64 µs UTC. A value is stored as a JSON document (``documents.codec``), next to the columns by
-which it is searched. Routes and counts are stored as Arrow tables (``catalog.values.routes``). Rows that
-other rows may refer to (streams, queries, plans, routes) are deleted only after those other rows
-(``store.pruning``). Ids are taken from ``counters`` and never reused.
+which it is searched. Routes and counts are stored as Arrow tables (``catalog.values.routes``). Streams,
+queries, plans and routes are deleted only after all rows that refer to them (``store.pruning``). Ids are
+taken from ``counters`` and never reused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 #: Alembic revision that these tables describe; a test checks that it is the newest migration.
 SCHEMA_REVISION = "0025"
-#: Oldest revision that can be migrated.
+#: Oldest revision from which a catalog can be migrated.
 OLDEST_REVISION = "0012"
 
 # In SQLite, only an INTEGER column can be an alias of the row id; it has 64 bits. In other databases
@@ -114,11 +114,11 @@ control_log = Table(
     Column("heartbeat_stream_id", BIG),
     Column("heartbeat_watermark_us", BIG),
     Column("created_at_us", BIG, nullable=False),
-    # Punctuations; heartbeat_stream_id has their stream.
+    # Punctuations; heartbeat_stream_id is the id of their stream.
     Column("promises", Text),
-    # Event time below which rows of the stream leave the state, µs UTC.
+    # Event time below which rows of the stream heartbeat_stream_id leave the state, µs UTC.
     Column("horizon_us", BIG),
-    # Query whose result punctuations are requested; heartbeat_stream_id has its first stream.
+    # Query whose result punctuations are requested; heartbeat_stream_id is the id of its first stream.
     Column("pulled_query", BIG),
     CheckConstraint("(plan_version IS NULL) <> (heartbeat_stream_id IS NULL)", name="one_payload"),
 )
@@ -160,11 +160,12 @@ inputs = Table(
     Column("listed_at_us", BIG, nullable=False),
     Column("skipped", BIG, nullable=False, server_default="0"),
     Column("retry", Boolean, nullable=False, server_default=false()),
-    # 0 for the current listing of a path; position + 1 for one that a later listing has replaced.
+    # 0 for the current listing of a path; position + 1 for a listing that a later listing has replaced.
     Column("replaced", BIG, nullable=False, server_default="0"),
     UniqueConstraint("stream_id", "path", "replaced"),
 )
-#: Files that were set aside or have skipped rows; queries must use this text to match the partial index.
+#: Condition for files that were set aside or have skipped rows. SQL must contain this text to use the partial
+#: index.
 LEFT_OUT = text("(verdict <> 'ok' OR skipped > 0)")
 Index(
     "ix_inputs_left_out",
@@ -196,7 +197,7 @@ batches = Table(
     Index(None, "plan_version", "batch"),
 )
 
-# No foreign key to batches: a row belongs to many batches.
+# There is no foreign key to batches, because a row belongs to many batches.
 query_counts = Table(
     "query_counts",
     metadata,
@@ -241,8 +242,8 @@ stream_totals = Table(
     Column("max_event_time_us", BIG),
 )
 
-# No foreign key to batches: later batches use the routes, too, and manifests of old batches are dropped
-# first.
+# There is no foreign key to batches, because later batches use the routes, too, and the manifest of the batch
+# that added them is dropped first.
 batch_routes = Table(
     "batch_routes",
     metadata,
@@ -252,7 +253,7 @@ batch_routes = Table(
     Column("routes", LargeBinary, nullable=False),
 )
 
-# No foreign key to batches: a file outlives the manifests of its first batches.
+# There is no foreign key to batches, because a file outlives the manifests of its first batches.
 merged_files = Table(
     "merged_files",
     metadata,

@@ -1,6 +1,6 @@
-"""Committed batches: one manifest per batch, written once by the engine that owns the data.
+"""Committed batches: one manifest per batch, which the engine that holds the lease writes at the commit.
 
-Totals are updated at each commit, so reading them takes one row, however long the job has run.
+Each commit updates the totals, so a reader of the totals reads one row, however long the job has run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _b = tables.batches.c
 _t = tables.batch_totals.c
 _st = tables.stream_totals.c
 
-#: Batches whose progress a process caches.
+#: Number of newest batches whose progress a process caches.
 PROGRESS_KEPT = 256
 
 _NEXT = select(func.coalesce(func.max(_b.batch) + 1, 0))
@@ -43,8 +43,8 @@ _RANGE = (
 _FIRST_OF_VERSION = (
     select(_b.batch, _b.committed_at_us)
     .where(_b.plan_version >= bindparam("version"))
-    # Versions rise with batch numbers, so in this order the index finds the first batch at once, however many
-    # batches there are.
+    # Plan versions rise with batch numbers, so the first entry of the index in this order is the first batch,
+    # however many batches there are.
     .order_by(_b.plan_version, _b.batch)
     .limit(1)
 )
@@ -56,7 +56,7 @@ _STREAM_TOTALS = select(
 
 
 class BatchRepository(Repository):
-    """Manifests and totals."""
+    """Manifests of committed batches, and totals over them."""
 
     def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
         super().__init__(database, now_us)
@@ -71,12 +71,12 @@ class BatchRepository(Repository):
             routes: Routes that the batch adds to its generation; None if it adds none.
 
         Returns:
-            True if the batch was made visible; False, with nothing changed, if it was visible already.
+            True if this call made the batch visible. False if it was visible already; nothing changes then.
 
         Raises:
-            FencedOut: Another engine has taken over since.
+            FencedOut: A newer job has been started.
             BatchDiffers: The batch was visible already, with other input or other row counts.
-            InvariantBroken: The batch before is missing.
+            InvariantBroken: The previous batch is missing.
         """
         with self._database.write() as connection:
             check_epoch(connection, manifest.epoch, manifest.batch)
@@ -86,14 +86,14 @@ class BatchRepository(Repository):
                 return False
             expected = connection.execute(_NEXT).scalar_one()
             if manifest.batch != expected:
-                raise InvariantBroken(f"batch {manifest.batch} was committed, {expected} is next")
+                raise InvariantBroken(f"batch {manifest.batch} cannot be committed, batch {expected} is next")
             connection.execute(
                 insert(tables.batches).values(
                     batch=manifest.batch,
                     epoch=manifest.epoch,
                     plan_version=manifest.plan_version,
-                    # A manifest may have counters of thousands of slices; most of them are 0 and are left
-                    # out.
+                    # A manifest may have counters of thousands of slices. Most counters are 0, so zeros are
+                    # left out.
                     document=encode_short(replace(manifest, query_rows=())).decode(),
                     committed_at_us=manifest.committed_at_us,
                 )
@@ -107,13 +107,13 @@ class BatchRepository(Repository):
         return True
 
     def replace_files(self, manifest: BatchManifest) -> None:
-        """Replace the files of a visible batch by the equal files that a repetition of the batch wrote.
+        """Replace the files of a visible batch by files with equal rows that a repetition of the batch wrote.
 
         Args:
             manifest: Manifest of the repetition.
 
         Raises:
-            FencedOut: Another engine has taken over since.
+            FencedOut: A newer job has been started.
             BatchDiffers: The repetition differs from the committed batch.
         """
         with self._database.write() as connection:
@@ -129,7 +129,7 @@ class BatchRepository(Repository):
             )
 
     def manifest(self, batch: int) -> BatchManifest | None:
-        """Return a batch's manifest, None if it is not committed.
+        """Return the manifest of a batch, or None if the batch is not committed.
 
         Args:
             batch: Batch number.
@@ -142,7 +142,7 @@ class BatchRepository(Repository):
         return None if document is None else decode(BatchManifest, document)
 
     def progress(self, batch: int) -> BatchProgress | None:
-        """Return the progress of a batch, cached for recent batches; None if it is not committed yet.
+        """Return the progress of a batch, or None if the batch is not committed yet.
 
         If the batch's manifest is no longer kept, the progress of the next batch with a kept manifest is
         returned.
@@ -153,19 +153,19 @@ class BatchRepository(Repository):
             with self._database.read() as connection:
                 document = connection.execute(_FROM, {"batch": batch}).scalar()
             if document is not None:
-                # The counters of thousands of slices in the manifest are not decoded.
+                # ``BatchProgress`` decodes only the progress, without the counters of thousands of slices.
                 known = decode(BatchProgress, document)
                 self._remember_progress(known)
         return known
 
     def last(self) -> int | None:
-        """Return the number of the last committed batch, None before the first."""
+        """Return the number of the last committed batch, or None if there is none."""
         with self._database.read() as connection:
             following = int(connection.execute(_NEXT).scalar_one())
         return following - 1 if following else None
 
     def last_progress(self) -> BatchProgress | None:
-        """Return the progress of the newest batch, None before the first."""
+        """Return the progress of the last committed batch, or None if there is none."""
         last = self.last()
         return None if last is None else self.progress(last)
 
@@ -177,7 +177,7 @@ class BatchRepository(Repository):
                 self._progress.popitem(last=False)
 
     def last_manifest(self) -> BatchManifest | None:
-        """Return the newest batch's manifest, None before the first."""
+        """Return the manifest of the last committed batch, or None if there is none."""
         with self._database.read() as connection:
             document = connection.execute(_LAST).scalar()
         return None if document is None else decode(BatchManifest, document)
@@ -204,7 +204,8 @@ class BatchRepository(Repository):
             version: Plan version.
 
         Returns:
-            Batch number and wall clock of its commit, µs UTC; None while the version is not in force.
+            The batch number, and the wall clock when the batch was committed, µs UTC; None if there is no
+            such batch yet.
         """
         with self._database.read() as connection:
             row = connection.execute(_FIRST_OF_VERSION, {"version": version}).first()
@@ -217,23 +218,23 @@ class BatchRepository(Repository):
         return Totals() if row is None else Totals(*row)
 
     def stream_totals(self) -> tuple[StreamCounters, ...]:
-        """Return total rows and newest watermarks per stream, by stream id."""
+        """Return the total numbers of rows and the newest watermark of each stream, by stream id."""
         with self._database.read() as connection:
             return tuple(StreamCounters(*row) for row in connection.execute(_STREAM_TOTALS))
 
 
 def _check_repeated(connection: Connection, first: BatchManifest, again: BatchManifest) -> None:
-    """Refuse a batch that differs from the committed one; older manifests have no digest to compare."""
+    """Refuse a repeated batch whose digest differs; older manifests have no digest to compare."""
     if not first.digest or first.digest == again.digest:
         return
-    # The committed manifest may have been thinned, so its results are read from the table of counts.
+    # The committed manifest has no result counts, so they are read from the table of counts.
     then = int(counts_between(connection, first.batch, first.batch + 1).rows.sum())
     now = sum(count for _, count in again.query_rows)
     raise BatchDiffers(
         f"batch {again.batch} was committed before with other input or other results",
         detail=f"First: {_amounts(first, then)}; now: {_amounts(again, now)}.",
-        hint="Its input has changed since, or checkpoint and catalog do not belong together: restore "
-        "both from one backup, with the input files as they were.",
+        hint="The input of the batch has changed since, or checkpoint and catalog do not belong together. "
+        "Restore both from one backup, with unchanged input files.",
     )
 
 

@@ -1,13 +1,13 @@
-"""The control log: plan versions, heartbeats and the like, numbered 1, 2, ... without gaps in commit order.
+"""The control log: plan versions and messages about streams, numbered 1, 2, ... in commit order.
 
 The control log is an input of the job like any stream: an offset names a position in the log, and a replayed
-batch reads the same records again. Records are appended, never changed, so they may be cached once they are
-read. Records and plans that no batch can replay are pruned (``store.pruning``). The newest record and the
-newest plan always stay, so that record and version numbers continue without gaps.
+batch reads the same records again. A record never changes once it is appended, so a reader may cache it.
+Records and plans that no batch can replay are pruned (``store.pruning``). The newest record and the newest
+plan always stay, so that record and version numbers continue without gaps.
 
 A plan is stored whole, or as its difference from the previous version (``documents.plan_differences``):
 
-    version   1      2      3     ...   64    65           the oldest kept version is whole
+    version   1      2      3     ...   64    65           the oldest kept version is always stored whole
     stored    whole  +q9    -q4         +q70  whole
 """
 
@@ -29,11 +29,11 @@ from catalog.store.database.repository import Repository
 from catalog.values.control import ControlRecord, Heartbeat, Horizon, Promises, Pull
 from catalog.values.plan import Plan
 
-#: Distance between versions that are stored whole; reading a version therefore takes at most this many
-#: differences.
+#: Distance between plan versions that are stored whole; a reader of a version therefore applies fewer
+#: differences than this.
 WHOLE_EVERY = 64
-# Decoded plans cached per process: a batch needs one or two, a restart needs the plans of the few batches
-# that it replays.
+# Number of decoded plans that a process caches: a batch needs one or two of them, and a restart needs the
+# plans of the few batches that it replays.
 _PLANS_KEPT = 32
 
 _l = tables.control_log.c
@@ -84,18 +84,18 @@ class ControlLogRepository(Repository):
         """Append a record; exactly one of plan, heartbeat, promises, pull and horizon is given.
 
         Args:
-            plan: A plan version, one above the latest.
+            plan: The plan version that follows the latest one.
             heartbeat: A heartbeat.
             promises: Punctuations.
             pull: A request for result punctuations.
             horizon: A horizon.
-            at_batch: First batch that may admit the record; None: the next batch.
+            at_batch: First batch that may read the record; None for the next batch.
 
         Returns:
             The record with its number.
 
         Raises:
-            InvariantBroken: The plan's version is not the next one.
+            InvariantBroken: The plan's version does not follow the latest version.
         """
         with self._database.write() as connection:
             seq = connection.execute(_HEAD).scalar_one() + 1
@@ -133,7 +133,7 @@ class ControlLogRepository(Repository):
         return record
 
     def head(self) -> int:
-        """Return the number of the last record, 0 if the log is empty."""
+        """Return the number of the last record, or 0 if the log is empty."""
         with self._database.read() as connection:
             return int(connection.execute(_HEAD).scalar_one())
 
@@ -143,8 +143,8 @@ class ControlLogRepository(Repository):
         """Return records in order.
 
         Args:
-            after_seq: The last number not wanted.
-            up_to: The last number wanted; None reads to the end.
+            after_seq: Number of the record before the first one to return.
+            up_to: Number of the last record to return; None for the last record of the log.
             limit: Most entries that are returned.
 
         Returns:
@@ -161,20 +161,20 @@ class ControlLogRepository(Repository):
         return None if found is None else int(found)
 
     def plan_at(self, seq: int) -> Plan | None:
-        """Return the plan in force once the log up to a record is applied.
+        """Return the plan in force after all records of the log up to a given one have taken effect.
 
         Args:
-            seq: Number of the record.
+            seq: Number of the given record.
 
         Returns:
-            The plan, or None before the first.
+            The plan, or None if there was no plan yet.
         """
         with self._database.read() as connection:
             version = connection.execute(_VERSION_AT, {"seq": seq}).scalar()
             return None if version is None else self._plan(connection, version)
 
     def latest_plan(self) -> Plan | None:
-        """Return the newest plan, whether or not a batch has admitted it, or None before the first."""
+        """Return the newest plan, even if no batch has read it yet, or None if there is no plan."""
         with self._database.read() as connection:
             version = connection.execute(_LATEST_VERSION).scalar()
             return None if version is None else self._plan(connection, version)
@@ -183,13 +183,13 @@ class ControlLogRepository(Repository):
         """Return a plan.
 
         Args:
-            version: Its version.
+            version: Version of the plan.
 
         Returns:
             The plan.
 
         Raises:
-            PlanVersionNotFound: The version does not exist.
+            PlanVersionNotFound: The version does not exist or is no longer kept.
         """
         with self._database.read() as connection:
             return self._plan(connection, version)
@@ -205,7 +205,7 @@ class ControlLogRepository(Repository):
         """Store a plan whole, so that earlier plans may be dropped.
 
         Args:
-            version: Version of the plan; nothing is done if it does not exist or is whole already.
+            version: Version of the plan; nothing changes if it does not exist or is already stored whole.
         """
         with self._database.write() as connection:
             row = connection.execute(_DOCUMENT, {"version": version}).first()
@@ -215,7 +215,7 @@ class ControlLogRepository(Repository):
                 connection.execute(changed.values(base=None, document=whole))
 
     def _document(self, connection: Connection, plan: Plan) -> tuple[int | None, str]:
-        """Return (base version, JSON text) of a plan as stored; the base is None if it is stored whole."""
+        """Return (base version, JSON text) to store for a plan; the base is None if it is stored whole."""
         whole = connection.execute(_WHOLE, {"version": plan.version}).scalar()
         if whole is None or plan.version - whole >= WHOLE_EVERY:
             return None, encode(plan).decode()
@@ -247,8 +247,8 @@ class ControlLogRepository(Repository):
             if 0 < version < (connection.execute(_LATEST_VERSION).scalar() or 0):
                 raise PlanVersionNotFound(
                     f"plan version {version} is not kept any more",
-                    detail="Plans that no batch can replay are pruned.",
-                    hint="GET /api/v1/plan/versions lists those that are kept.",
+                    detail="Plans that no repeated batch can need are removed.",
+                    hint="GET /api/v1/plan/versions lists the versions that are kept.",
                 )
             raise PlanVersionNotFound(f"plan version {version} does not exist")
         changes: list[PlanDifference] = []
@@ -271,7 +271,7 @@ class ControlLogRepository(Repository):
             return kept
 
     def _remember(self, plan: Plan) -> None:
-        """Cache a plan once its transaction has committed: after a rollback another plan gets its version."""
+        """Cache a plan after its transaction commits; after a rollback, another plan gets its version."""
 
         def remember() -> None:
             with self._plans_lock:

@@ -1,13 +1,13 @@
-"""Results per query and batch: one row per new batch, one per group of old batches, and totals.
+"""Numbers of results per query and batch: a row per new batch, a row per group of old batches, and totals.
 
     query_counts   batches 0..63    added   x        query_totals   query 3: 812 results of batches 0..63
-                   batch 64                 x                       (and what query 3 has in 64 and 65)
+                   batch 64                 x                       (without its results of 64 and 65)
                    batch 65                 x
 
 A batch writes a single row, however many queries have results in it. Once there are ``FOLDED`` such rows,
-they are combined into one row, and its counts are added to the totals of the queries. The totals therefore
-lack the newest batches, and a reader adds their counts itself. Rows never change, so a reader caches the rows
-that it has decoded.
+they are combined into one row, and its counts are added to the totals of the queries. The stored totals
+therefore lack the newest batches, and a reader adds the counts of these batches. A row never changes, so a
+reader caches the rows that it has decoded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from catalog.values.routes.counts.query_counts import QueryCounts, summed
 #: newest ``FOLDED`` batches. Pruning and retention (``store.pruning``, ``results.retention``) need complete
 #: totals, so they combine the rows first.
 FOLDED = 64
-#: Bytes of counts kept in memory: a reader that follows results reads the same rows with every batch.
+#: Bytes of counts that are cached, because a reader that follows results reads the same rows at every batch.
 _KEPT_BYTES = 4 << 20
 
 _c = tables.query_counts.c
@@ -52,7 +52,7 @@ _ADD = (
 
 
 class CountRepository(Repository):
-    """Results per query and batch."""
+    """Numbers of results per query and batch."""
 
     def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
         super().__init__(database, now_us)
@@ -61,7 +61,7 @@ class CountRepository(Repository):
         self._lock = threading.Lock()
 
     def totals(self) -> dict[int, int]:
-        """Return the number of results so far, by query id; queries without results are left out."""
+        """Return the number of results so far of each query that has results, by query id."""
         with self._database.read() as connection:
             totals = dict(all_rows(connection, _QUERY_TOTALS))
             tail = [QueryCounts.decode(row.counts) for row in connection.execute(_TAIL)]
@@ -70,15 +70,12 @@ class CountRepository(Repository):
         return totals
 
     def of_query(self, query_id: int, from_batch: int = 0, limit: int = 1000) -> tuple[tuple[int, int], ...]:
-        """Return the batches in which a query has results, as (batch, rows), in order.
+        """Return the batches in which a query has results, as (batch, number of results), in order.
 
         Args:
-            query_id: The query.
-            from_batch: First batch wanted.
+            query_id: Id of the query.
+            from_batch: First batch to return.
             limit: Most entries that are returned.
-
-        Returns:
-            Batches without results of the query are left out.
         """
         found = self.of_queries((query_id,), from_batch, limit=limit)
         return tuple((batch, rows) for batch, _, rows in found)
@@ -91,12 +88,12 @@ class CountRepository(Repository):
         end: int | None = None,
         limit: int | None = None,
     ) -> tuple[tuple[int, int, int], ...]:
-        """Return the results of some queries per batch, as (batch, query id, rows), in order.
+        """Return the counts of some queries per batch, as (batch, query id, number of results), in order.
 
         Args:
-            query_ids: The queries.
-            from_batch: First batch wanted.
-            end: First batch not wanted; None for all.
+            query_ids: Ids of the queries.
+            from_batch: First batch to return.
+            end: Batch after the last one to return; None for no end.
             limit: Most entries that are returned; None for all.
         """
         found: list[tuple[int, int, int]] = []
@@ -111,14 +108,14 @@ class CountRepository(Repository):
     def of_series(
         self, series: int, from_batch: int = 0, limit: int = 1000
     ) -> tuple[tuple[int, int, int], ...]:
-        """Return the batches in which a series has results, as (batch, id of the query, rows), in order.
+        """Return the batches in which a series has results, as (batch, query id, results), in order.
 
         The queries of a series replace each other at batch boundaries, so each batch has results of only one
         of them.
 
         Args:
-            series: The series.
-            from_batch: First batch wanted.
+            series: Id of the series.
+            from_batch: First batch to return.
             limit: Most entries that are returned.
         """
         with self._database.read() as connection:
@@ -126,7 +123,7 @@ class CountRepository(Repository):
         return self.of_queries(ids, from_batch, limit=limit)
 
     def _from(self, connection: Connection, first: int, end: int | None) -> Iterator[QueryCounts]:
-        """Yield the table rows that cover some batches; recently used rows stay decoded in memory."""
+        """Yield the counts of the table rows that cover a range of batches; recently used rows are cached."""
         for row in connection.execute(_FROM, {"batch": first}).all():
             if end is not None and row.first >= end:
                 return
@@ -152,7 +149,7 @@ class CountRepository(Repository):
 
 
 def add_counts(connection: Connection, batch: int, counts: QueryCounts) -> None:
-    """Store the result counts of a batch, inside the transaction that commits it."""
+    """Store the result counts of a batch inside the transaction that commits the batch."""
     if not len(counts):
         return
     connection.execute(
@@ -185,7 +182,7 @@ def fold_counts(connection: Connection) -> None:
 
 
 def counts_between(connection: Connection, first: int, end: int) -> QueryCounts:
-    """Return the results of all queries in the batches ``first`` (inclusive) to ``end`` (exclusive)."""
+    """Return the counts of all queries in the batches ``first`` (inclusive) to ``end`` (exclusive)."""
     encoded = connection.scalars(_OVERLAPPING, {"begin": first, "end": end})
     return QueryCounts.merged([QueryCounts.decode(data).between(first, end) for data in encoded])
 

@@ -23,13 +23,13 @@ _BY_ID = _ALL.where(_m.id == bindparam("wanted"))
 
 
 class MigrationRepository(Repository):
-    """Migrations; their records never change, except that the measured cost is added."""
+    """Migrations; a record never changes, except that the measured cost is added to it."""
 
     def add(self, migration: Migration, plan_version: int | None, actor: str) -> MigrationRecord:
-        """Record a migration in the transaction of its plan version, if any, and drop the oldest records.
+        """Record a migration, in the transaction of its plan version if it has one; drop the oldest records.
 
         Args:
-            migration: The request and its plan.
+            migration: The request with the plan made for it.
             plan_version: Plan version that the migration made; None if it failed.
             actor: Who requested it.
         """
@@ -71,7 +71,7 @@ class MigrationRepository(Repository):
         return _record(row)
 
     def unsettled(self, limit: int) -> tuple[MigrationRecord, ...]:
-        """Return the last successful migrations whose cost is not recorded yet."""
+        """Return the successful migrations among the last ``limit`` ones that have no measured cost yet."""
         with self._database.read() as connection:
             found = [_record(row) for row in connection.execute(_LAST, {"limit": limit})]
         return tuple(r for r in found if r.plan_version is not None and r.migration.outcome is None)

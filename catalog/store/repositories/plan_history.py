@@ -1,4 +1,4 @@
-"""The history of plans: short records of who changed what, kept after the plans are pruned."""
+"""The plan history: short records of who changed a plan and how, which stay when plans are pruned."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class HistoryEntry:
     Attributes:
         version: The plan version.
         seq: Number of its record in the control log.
-        created_at_us: Wall clock when it was made, µs UTC.
+        created_at_us: Wall clock when the version was made, µs UTC.
         actor: Who changed the plan.
-        cause: What was changed.
-        document: Further facts, JSON text.
+        cause: Description of the change.
+        document: Details of the change, JSON text.
     """
 
     version: int
@@ -40,10 +40,10 @@ class HistoryEntry:
 
 
 class PlanHistoryRepository(Repository):
-    """Entries are written with their plan version and never change."""
+    """Entries of the plan history, which are written with their plan version and never change."""
 
     def add(self, version: int, seq: int, actor: str, cause: str, document: str = "{}") -> None:
-        """Record who made a plan version and why, in the transaction that logs it."""
+        """Record who made a plan version and why, in the transaction that adds the version to the log."""
         with self._database.write() as connection:
             connection.execute(
                 insert(tables.plan_history).values(

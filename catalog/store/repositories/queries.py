@@ -1,7 +1,7 @@
-"""Queries in the catalog: running, paused, or removed but kept because of their results.
+"""Running, paused and removed queries in the catalog; a removed query stays while its results stay.
 
-Their records are ``catalog.values.query.QueryRecord``. This module adds them, marks them as having left, and
-finds them by name, id and series.
+The records are ``catalog.values.query.QueryRecord``. This module adds records, marks queries as having left
+the plan, and finds records by name, id and series.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from catalog.store.database.repository import Repository, all_rows, next_ids, pa
 from catalog.values.query import LeftBy, Query, QueryRecord
 from catalog.wording.wording import did_you_mean
 
-#: Decoded queries cached per process besides the running ones: queries whose results are read, and queries
-#: that were just resumed or removed.
+#: Number of decoded queries that a process caches besides the running ones: queries whose results are read,
+#: and queries that were just resumed or removed.
 QUERIES_KEPT = 512
 
 _q = tables.queries.c
@@ -40,8 +40,8 @@ _ALL = select(
     _q.missing,
     _q.pause_reason,
 ).order_by(_q.id)
-#: Condition for a query that is still paused: it was not resumed, updated or removed, so its series has no
-#: later query.
+#: Condition for a query that is still paused. Its series has no later query, because the query was not
+#: resumed or updated since.
 PAUSED = and_(
     _q.left_by == "pause",
     ~exists().where(_later.c.series == _q.series, _later.c.id > _q.id),
@@ -76,12 +76,12 @@ _BEFORE = (
 
 @dataclass(frozen=True, slots=True)
 class EnteringQuery:
-    """A query that is added.
+    """A query that enters the plan.
 
     Attributes:
         query: The query, with an id from ``reserve_ids``.
-        series: Series that the query continues; None starts a series.
-        missing: Columns that rows stored before the query lack (``QueryRecord.missing``).
+        series: Id of the series that the query continues; None if it starts a series.
+        missing: Columns that rows stored before its activation lack (``QueryRecord.missing``).
     """
 
     query: Query
@@ -94,14 +94,14 @@ class QueryRepository(Repository):
 
     Args:
         database: Database of the catalog.
-        now_us: Wall clock, µs UTC.
+        now_us: Function that returns the wall clock, µs UTC.
     """
 
     def __init__(self, database: Database, now_us: Callable[[], int]) -> None:
         super().__init__(database, now_us)
-        # Result of the last read, by row: each change reads all running queries, and only few of them are
-        # new. A cache by query id also kept thousands of queries that had left, which took 2% of the
-        # process's memory.
+        # Result of the last read, by row. It is kept because each change reads all running queries, of which
+        # only few are new. A cache by query id also kept thousands of queries that had left, which took 2% of
+        # the process's memory.
         self._running: dict[tuple[Any, ...], QueryRecord] = {}
 
     def reserve_ids(self, count: int) -> range:
@@ -112,7 +112,7 @@ class QueryRepository(Repository):
     def add(
         self, query: Query, version: int, *, series: int | None = None, missing: tuple[str, ...] = ()
     ) -> QueryRecord:
-        """Add a running query; arguments and errors as for ``add_all``."""
+        """Add one running query; arguments and errors are like those of ``add_all``."""
         return self.add_all((EnteringQuery(query, series, missing),), version)[0]
 
     def add_all(self, entering: Sequence[EnteringQuery], version: int) -> tuple[QueryRecord, ...]:
@@ -123,11 +123,11 @@ class QueryRepository(Repository):
             version: Plan version that activates them.
 
         Returns:
-            Their records, in the order of the queries.
+            The records of the queries, in the order of ``entering``.
 
         Raises:
             NameTaken: A running or paused query of another series has one of the names.
-            InvariantBroken: An id was not reserved, or is taken.
+            InvariantBroken: An id was not reserved, or another query has it.
         """
         now_us = self._now_us()
         records = tuple(
@@ -179,12 +179,12 @@ class QueryRepository(Repository):
             return self._by_id(all_rows(connection, _PAUSED))
 
     def all(self) -> tuple[QueryRecord, ...]:
-        """Return all queries ever, removed ones included, by id."""
+        """Return all queries in the catalog, including removed ones, by id."""
         with self._database.read() as connection:
             return self._by_id(all_rows(connection, _ALL))
 
     def names(self) -> dict[int, str]:
-        """Return the names of all queries ever, removed ones included, by id."""
+        """Return the names of all queries in the catalog, including removed ones, by id."""
         with self._database.read() as connection:
             return dict(sorted(all_rows(connection, _NAMES)))
 
@@ -197,10 +197,10 @@ class QueryRepository(Repository):
         """Return a running or paused query.
 
         Args:
-            name: Its name, in any case.
+            name: Name of the query, in any case.
 
         Returns:
-            Its record.
+            The query's record.
 
         Raises:
             QueryNotFound: No running or paused query has that name.
@@ -211,13 +211,13 @@ class QueryRepository(Repository):
         return found
 
     def find(self, name: str) -> QueryRecord | None:
-        """Return the running or paused query of a name in any case, None if there is none."""
+        """Return the running or paused query with a name, in any case, or None if there is none."""
         with self._database.read() as connection:
             row = connection.execute(_WANTED_BY_NAME, {"name": name.lower()}).first()
         return None if row is None else self._query_record(row)
 
     def find_all(self, names: Iterable[str]) -> dict[str, QueryRecord]:
-        """Return the running and paused queries of some names, by name in lower case."""
+        """Return the running and paused queries with the given names, by name in lower case."""
         folded = sorted({name.lower() for name in names})
         with self._database.read() as connection:
             rows = [
@@ -229,16 +229,16 @@ class QueryRepository(Repository):
         return {record.query.name.lower(): record for record in records}
 
     def newest(self, name: str) -> QueryRecord:
-        """Return the newest query of a name, running or not.
+        """Return the newest query with a name, even if it does not run.
 
         Args:
-            name: Its name, in any case.
+            name: Name of the query, in any case.
 
         Returns:
-            Its record.
+            The query's record.
 
         Raises:
-            QueryNotFound: No query ever had that name.
+            QueryNotFound: No query in the catalog has that name.
         """
         with self._database.read() as connection:
             row = connection.execute(_NEWEST_BY_NAME, {"name": name.lower()}).first()
@@ -247,13 +247,13 @@ class QueryRepository(Repository):
         return self._query_record(row)
 
     def by_id(self, query_id: int) -> QueryRecord:
-        """Return a query, also a removed one.
+        """Return a query, even a removed one.
 
         Args:
-            query_id: Its id.
+            query_id: Id of the query.
 
         Returns:
-            Its record.
+            The query's record.
 
         Raises:
             QueryNotFound: No query has that id.
@@ -292,7 +292,7 @@ class QueryRepository(Repository):
             return tuple(connection.scalars(_SERIES_IDS, {"series": series}))
 
     def ids_of_series(self, series: Iterable[int]) -> dict[int, tuple[int, ...]]:
-        """Return, for some series, the ids of their queries in the order in which they were added."""
+        """Return the ids of the queries of each given series, in the order in which they were added."""
         wanted = sorted(set(series))
         found: dict[int, list[int]] = {each: [] for each in wanted}
         with self._database.read() as connection:
@@ -302,19 +302,19 @@ class QueryRepository(Repository):
         return {each: tuple(sorted(ids)) for each, ids in found.items()}
 
     def over(self, stream_a: int, stream_b: int, after_version: int) -> tuple[QueryRecord, ...]:
-        """Return the queries over two streams that were in some plan after a version, by id.
+        """Return the queries over two streams that were in a plan after a given version, by id.
 
         Args:
             stream_a: Id of the stream that is side a.
             stream_b: Id of the stream that is side b.
-            after_version: Queries that left the plan with this version or an earlier one are left out.
+            after_version: The given plan version; queries that left with this version or before are left out.
         """
         bounds = {"a": stream_a, "b": stream_b, "version": after_version}
         with self._database.read() as connection:
             return self._by_id(all_rows(connection, _OVER, bounds))
 
     def before(self, record: QueryRecord) -> QueryRecord | None:
-        """Return the previous query of a query's series, None for the first."""
+        """Return the previous query of a query's series, or None for the first query."""
         with self._database.read() as connection:
             row = connection.execute(_BEFORE, {"series": record.series, "id": record.query.id}).first()
         return None if row is None else self._query_record(row)
@@ -325,13 +325,13 @@ class QueryRepository(Repository):
         """Mark a running query as having left the plan.
 
         Args:
-            query_id: The query.
-            version: First plan version without it.
-            by: Operation that takes the query out.
+            query_id: Id of the query.
+            version: First plan version without the query.
+            by: Operation that takes the query out of the plan.
             pause_reason: Reason for a pause by the engine; None for all other operations.
 
         Returns:
-            Its record afterwards.
+            The changed record of the query.
 
         Raises:
             QueryNotFound: No running query has that id.
@@ -355,12 +355,12 @@ class QueryRepository(Repository):
         """Mark a running or paused query as removed.
 
         Args:
-            name: Its name, in any case.
+            name: Name of the query, in any case.
             version: First plan version without the query; a query that is already paused keeps the version of
                 its pause.
 
         Returns:
-            Its record afterwards.
+            The changed record of the query.
 
         Raises:
             QueryNotFound: No running or paused query has that name.
@@ -394,7 +394,7 @@ class QueryRepository(Repository):
 
 
 def _row_of(record: QueryRecord) -> dict[str, Any]:
-    """Return the row of an added query."""
+    """Return the row of the table for an added query."""
     query = record.query
     # A query over more than two streams is stored under the two streams of its first step.
     first, second, *_ = stream_sides(query)
@@ -443,5 +443,5 @@ def _record_of(
 
 @lru_cache(maxsize=QUERIES_KEPT)
 def _query(document: str) -> Query:
-    """Decode a query's document, which never changes, not even when the query leaves the plan."""
+    """Decode a query's document, which never changes, even when the query leaves the plan."""
     return decode(Query, document)

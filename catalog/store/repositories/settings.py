@@ -19,23 +19,23 @@ class SettingRepository(Repository):
     """Settings by key."""
 
     def get(self, key: str) -> JsonValue:
-        """Return a setting, None if it was never set.
+        """Return the value of a setting.
 
         Args:
-            key: Its key.
+            key: Key of the setting.
 
         Returns:
-            The JSON value.
+            The JSON value, or None if the setting was never set.
         """
         with self._database.read() as connection:
             value = connection.execute(_BY_KEY, {"key": key}).scalar()
         return None if value is None else cast("JsonValue", json.loads(value))
 
     def set(self, key: str, value: JsonValue) -> None:
-        """Set a setting.
+        """Set the value of a setting.
 
         Args:
-            key: Its key.
+            key: Key of the setting.
             value: Any JSON value.
         """
         with self._database.write() as connection:

@@ -1,4 +1,4 @@
-"""Sinks in the catalog: which sink gets which batches of a series, and the progress of each sink.
+"""Sinks in the catalog: the batches of a series that each sink gets, and the progress of each sink.
 
 Each row of the table is a sink of a series, or a period in which the series has no sink. A sink gets the
 batches from the first batch of its row (inclusive) to the first batch of the series' next row (exclusive):
@@ -8,9 +8,9 @@ batches from the first batch of its row (inclusive) to the first batch of the se
     5    17       (none)            4            nothing
     8    17       webhook           7            7..
 
-If a change creates a plan version, its row stores this version instead of the first batch; ``resolve`` fills
-in the batch once the version is in force. Invariant: a new row begins after every committed batch, so the
-assignment of committed batches to sinks never changes.
+If the change of a sink creates a plan version, the sink's row stores this version instead of the first batch;
+``resolve`` stores the batch, too, once the version is in force. Invariant: a new row begins after every
+committed batch, so the assignment of committed batches to sinks never changes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _b = tables.batches.c
 
 
 def _first_of_version(version: Any) -> Any:  # Any: columns of any alias
-    """Return a subquery of the first batch under a plan version or a later one; NULL if there is none."""
+    """Return a subquery for the first batch under a plan version or a later one, or NULL if none exists."""
     return select(func.min(_b.batch)).where(_b.plan_version >= version).scalar_subquery()
 
 
@@ -133,7 +133,7 @@ class Lost:
 
     Attributes:
         batches: Number of skipped batches with results.
-        rows: Number of skipped results, without those of the first batch that were already delivered.
+        rows: Number of skipped results, without results of the first batch that were delivered before.
         last: Last skipped batch; None if there is none.
     """
 
@@ -146,12 +146,12 @@ class Lost:
 
 
 class SinkRepository(Repository):
-    """Sinks of series. A sink is deleted once another has replaced it and it has delivered everything.
+    """Sinks of series. A sink is deleted once another one has replaced it and it has got all its batches.
 
     Args:
         database: Database of the catalog.
-        now_us: Wall clock, µs UTC.
-        counts: Tells which batches have results.
+        now_us: Function that returns the wall clock, µs UTC.
+        counts: Repository of result counts, which tells which batches have results.
     """
 
     def __init__(self, database: Database, now_us: Callable[[], int], counts: CountRepository) -> None:
@@ -159,16 +159,16 @@ class SinkRepository(Repository):
         self._counts = counts
 
     def set(self, series: int, sink: Sink | None, from_version: int | None = None) -> int:
-        """Give a series a sink, or none, from the next batch on.
+        """Set or remove the sink of a series, from a future batch on.
 
         Args:
-            series: The series.
-            sink: The sink; None removes the present sink.
+            series: Id of the series.
+            sink: The new sink; None removes the current sink.
             from_version: Plan version whose first batch is the sink's first batch; None begins with the next
                 batch to be committed.
 
         Returns:
-            Its id.
+            Id of the new row.
         """
         with self._database.write() as connection:
             last = connection.execute(_LAST_BATCH).scalar()
@@ -193,10 +193,10 @@ class SinkRepository(Repository):
         return sink_id
 
     def resolve(self) -> None:
-        """Store the first batches of sinks that were set with a plan version which is now in force.
+        """Store the first batch of each sink that was set with a plan version which is now in force.
 
-        Until the first batch of a sink is stored, each reader looks it up by plan version, which needs the
-        manifest of that batch.
+        Until the first batch of a sink is stored, each reader finds it by plan version, for which the
+        manifest of that batch must still exist.
         """
         with self._database.read() as connection:
             if not any(row.first is not None for row in connection.execute(_UNRESOLVED)):
@@ -219,7 +219,7 @@ class SinkRepository(Repository):
             return tuple(self._record(connection, row) for row in rows)
 
     def live(self) -> tuple[tuple[int, str, Sink], ...]:
-        """Return (series, name of the query, requested sink) of running and paused queries with a sink."""
+        """Return (series, name of the query, newest sink) of the running and paused queries with a sink."""
         with self._database.read() as connection:
             rows = connection.execute(_LIVE)
             return tuple((row.series, row.name, _adapter().validate_json(row.document)) for row in rows)
@@ -231,12 +231,12 @@ class SinkRepository(Repository):
         return tuple(record for record in records if record.pending)
 
     def oldest_needed_batch(self) -> int | None:
-        """Return the oldest batch whose results a sink still needs; None if no sink needs an existing batch.
+        """Return the oldest batch whose results a sink still needs, or None if no sink needs any.
 
         The results of this batch and of all later ones must not be dropped.
         """
         with self._database.read() as connection:
-            # If the first batch of a sink is not known yet, it may be any future batch.
+            # If the first batch of a sink is not known yet, it may be any batch from ``next_batch`` on.
             needed = [connection.execute(_NEXT_OF_UNRESOLVED).scalar()]
             for row in connection.execute(_WANTED.where(_s.from_batch.is_not(None))).all():
                 needed += [batch for batch, _ in self._waiting(connection, row)[:1]]
@@ -246,8 +246,8 @@ class SinkRepository(Repository):
         """Record the batches of a sink's next file, so that the same file is written again after a crash.
 
         Args:
-            record: The sink as it was before.
-            last: Last batch of the file; it is committed already.
+            record: The sink as it was read before.
+            last: Last batch of the file, which is already committed.
 
         Raises:
             InvariantBroken: Another process has advanced the sink.
@@ -259,11 +259,11 @@ class SinkRepository(Repository):
         """Record that a sink has got rows of a batch, or all rows of some batches, in order.
 
         Args:
-            record: The sink as it was before.
-            batch: The batch, or the last of the batches.
+            record: The sink as it was read before.
+            batch: The batch, or the last of several batches.
             rows: Number of rows that the sink got in this delivery.
-            whole: Whether these are the last rows of the batch.
-            batches: Number of batches with results that are now delivered whole, if ``whole``.
+            whole: Whether the sink now has all rows of ``batch``.
+            batches: Number of batches with results that this delivery completes, if ``whole``.
 
         Raises:
             InvariantBroken: Another process has advanced the sink.
@@ -282,7 +282,7 @@ class SinkRepository(Repository):
             self._move(connection, record, progress | got)
 
     def failed(self, sink_id: int, error: str) -> None:
-        """Record that an attempt to deliver failed."""
+        """Record that an attempt to deliver results to a sink failed."""
         with self._database.write() as connection:
             connection.execute(
                 update(tables.sinks)
@@ -293,14 +293,14 @@ class SinkRepository(Repository):
     def lose(self, record: SinkRecord, before: int) -> Lost:
         """Let a sink skip batches that wait for it, and count the skipped batches and results.
 
-        A file that was begun may already exist completely, so its batches are skipped only together.
+        A file that has been begun may already be complete, so its batches are skipped only together.
 
         Args:
-            record: The sink, as it was read.
+            record: The sink as it was read before.
             before: First batch that is not skipped.
 
         Returns:
-            The skipped results; none if the sink has advanced since it was read.
+            Counts of the skipped results, which are 0 if the sink has advanced since it was read.
         """
         if record.file_end is not None and record.file_end >= before:
             return Lost()
@@ -325,15 +325,15 @@ class SinkRepository(Repository):
         return lost
 
     def drop_spent(self) -> int:
-        """Delete sinks that have finished and that no request can name; return their number."""
+        """Delete rows that neither a delivery nor a request needs any more; return their number."""
         with self._database.read() as connection:
             unwanted = select(_s.id).where(or_(_NONE_FOR_GOOD, _OF_GONE_SERIES)).limit(1)
             if connection.execute(unwanted).first() is None and not self._spent(connection):
                 return 0
         dropped = 0
         with self._database.write() as connection:
-            # The order matters: a row without a sink becomes useless once the former sinks of the series are
-            # deleted.
+            # Rows without a sink come last, because they can be deleted only after the former sinks of their
+            # series.
             for find in (_of(_OF_GONE_SERIES), self._spent, _of(_NONE_FOR_GOOD)):
                 ids = find(connection)
                 connection.execute(delete(tables.sinks).where(_s.id.in_(ids)))
@@ -341,7 +341,7 @@ class SinkRepository(Repository):
         return dropped
 
     def _spent(self, connection: Connection) -> list[int]:
-        """Return the sinks that another sink has replaced and that have delivered all of their batches."""
+        """Return ids of the sinks that a later row has replaced and that have got all their batches."""
         rows = connection.execute(_FOLLOWED).all()
         return [row.id for row in rows if not self._waiting(connection, row)]
 
@@ -382,5 +382,5 @@ def _of(condition: ColumnElement[bool]) -> Callable[[Connection], list[int]]:
 
 
 def _as_found(record: SinkRecord) -> ColumnElement[bool]:
-    """Return the condition that a sink has not advanced since it was read."""
+    """Return the SQL condition that a sink has not advanced since it was read."""
     return and_(_s.id == record.id, _s.next_batch == record.next_batch, _s.next_row == record.next_row)

@@ -1,4 +1,4 @@
-"""Listed inputs in the catalog: a file is recorded here, with its verdict, before any offset names it."""
+"""Listed files of streams: each file is stored here, with its verdict, before any offset names it."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _PATHS = select(_i.path).where(_i.stream_id == bindparam("stream_id"))
 _REMOVED = select(tables.streams.c.id).where(
     tables.streams.c.removed_at_us.is_not(None), exists().where(_i.stream_id == tables.streams.c.id)
 )
-#: Files that were set aside or have skipped rows; if a path was listed repeatedly, only its current listing
-#: counts.
+#: Files that were set aside or have skipped rows. If a path was listed several times, only its current
+#: listing is selected.
 _LEFT_OUT = (
     select(*_COLUMNS)
     .where(_i.stream_id == bindparam("stream_id"), tables.LEFT_OUT, _i.replaced == 0)
@@ -62,9 +62,9 @@ def _file(row: Sequence[Any]) -> SourceFile:
 
 
 class SourceFileRepository(Repository):
-    """Listed inputs, numbered per stream from 0 in the order in which they were appended.
+    """Listed files, numbered per stream from 0 in the order in which they were listed.
 
-    Gaps appear only where listings were forgotten, and never after the newest listing.
+    A number is missing only if its file was forgotten; the newest file is never forgotten.
     """
 
     def append(self, stream_id: int, found: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
@@ -72,8 +72,7 @@ class SourceFileRepository(Repository):
 
         Args:
             stream_id: The stream.
-            found: The files in reading order; this method assigns their positions and ignores the positions
-                in the values.
+            found: The files in reading order. This method ignores their positions and assigns new ones.
 
         Returns:
             The files with their positions.
@@ -98,8 +97,8 @@ class SourceFileRepository(Repository):
 
         Args:
             stream_id: The stream.
-            from_position: First position wanted.
-            limit: Most entries that are returned.
+            from_position: First position to return.
+            limit: Most files that are returned.
 
         Returns:
             The files.
@@ -115,7 +114,7 @@ class SourceFileRepository(Repository):
             stream_id: The stream.
 
         Returns:
-            The files, with reasons.
+            The files, each with the reason.
         """
         with self._database.read() as connection:
             return tuple(_file(row) for row in connection.execute(_SET_ASIDE, {"stream_id": stream_id}))
@@ -127,7 +126,7 @@ class SourceFileRepository(Repository):
             return tuple(_file(row) for row in found)
 
     def left_out(self) -> tuple[LeftOut, ...]:
-        """Return counts of skipped files and rows per stream, for streams that have any."""
+        """Return the numbers of files set aside and of skipped rows per stream, for streams that have any."""
         with self._database.read() as connection:
             return tuple(
                 LeftOut(stream_id, files, int(rows))
@@ -152,14 +151,14 @@ class SourceFileRepository(Repository):
     def judged_again(self, stream_id: int, former: SourceFile, found: SourceFile) -> None:
         """Record the result of the repeated inspection of a marked file.
 
-        A file that was set aside and is now readable gets the next position, since a batch may have passed
-        its old position. At its old position the file stays set aside, so that repeated batches read the same
-        rows. A file that stopped the job keeps its position: no batch has passed it.
+        A file that was set aside and is now readable gets the next position, because a batch may have passed
+        its old position. At the old position the file stays set aside, so that repeated batches read the same
+        rows. A file that stopped the job keeps its position, because no batch has passed it.
 
         Args:
             stream_id: The stream.
-            former: The file as recorded before.
-            found: The file as inspected now.
+            former: The file as it is stored.
+            found: The file as it was inspected now.
 
         Raises:
             InputNotFound: No file at that position is marked to be inspected again.
@@ -181,7 +180,7 @@ class SourceFileRepository(Repository):
                 self.append(stream_id, [found])
 
     def count(self, stream_id: int) -> int:
-        """Return the position of a stream's next file: the number of files ever listed.
+        """Return the position that a stream's next file will get, which is the number of files ever listed.
 
         Args:
             stream_id: The stream.
@@ -205,7 +204,7 @@ class SourceFileRepository(Repository):
             return set(connection.scalars(_PATHS, {"stream_id": stream_id}))
 
     def listed(self, stream_id: int, paths: Collection[str]) -> set[str]:
-        """Return those of the given paths that are listed.
+        """Return the paths, out of the given ones, that are listed for a stream.
 
         Args:
             stream_id: The stream.
@@ -215,15 +214,15 @@ class SourceFileRepository(Repository):
             return set(connection.scalars(_PATHS.where(_i.path.in_(sorted(paths))), {"stream_id": stream_id}))
 
     def forget(self, stream_id: int, before: int, paths: Collection[str]) -> int:
-        """Forget listed files; the newest one stays, so that positions continue from it.
+        """Delete listed files from the catalog, but not the newest one, from which positions continue.
 
         Args:
             stream_id: The stream.
-            before: The file at this position and all later files stay.
-            paths: Paths of the files to forget.
+            before: Position of the first file that stays whatever its path.
+            paths: Paths of the files to delete.
 
         Returns:
-            Number of forgotten files.
+            Number of deleted files.
         """
         before = min(before, self.count(stream_id) - 1)
         wanted, forgotten = sorted(paths), 0
@@ -235,23 +234,23 @@ class SourceFileRepository(Repository):
         return forgotten
 
     def forget_all(self, stream_id: int) -> int:
-        """Forget all listed files of a removed stream; return their number."""
+        """Delete all listed files of a removed stream from the catalog; return their number."""
         with self._database.write() as connection:
             return connection.execute(delete(tables.inputs).where(_i.stream_id == stream_id)).rowcount
 
     def removed_stream_ids(self) -> tuple[int, ...]:
-        """Return the removed streams that have listed files."""
+        """Return the ids of the removed streams that have listed files."""
         with self._database.read() as connection:
             return tuple(connection.scalars(_REMOVED))
 
     def set_verdict(self, stream_id: int, position: int, verdict: Verdict, reason: str | None) -> None:
-        """Record a decision on a listed file.
+        """Change the verdict on a listed file.
 
         Args:
             stream_id: The stream.
             position: Position of the file.
-            verdict: The verdict from now on.
-            reason: Why, for people.
+            verdict: The new verdict.
+            reason: Reason for the verdict, for people; None if there is none.
 
         Raises:
             InputNotFound: No file is listed at that position.

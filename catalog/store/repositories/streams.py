@@ -1,6 +1,7 @@
-"""Streams in the catalog: registered under a unique name, removed with a tombstone, ids never reused.
+"""Streams in the catalog, each registered under a unique name; their ids are never reused.
 
-The tombstone is dropped once no kept record names the stream (``catalog.store.pruning``).
+A removed stream leaves a tombstone, which is dropped once no kept record names the stream
+(``catalog.store.pruning``).
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ _LIVE = select(_s.document).where(_s.removed_at_us.is_(None)).order_by(_s.id)
 _LIVE_BY_NAME = _LIVE.where(_s.folded_name == bindparam("name"))
 _BY_ID = select(_s.document).where(_s.id == bindparam("id"))
 
-#: Text that the document of every query over more than two streams contains.
+#: Text that the JSON document of a query contains if the query joins more than two streams.
 OF_MANY = '"left":{'
 
-#: Decoded streams cached per process: every change and every planning reads all of them.
+#: Number of decoded streams that a process caches, because every change and every planning reads all of them.
 STREAMS_KEPT = 1024
 
 
 class StreamRepository(Repository):
-    """Streams. Names must differ in more than case, as CQL ignores case."""
+    """Streams. Two names must differ in more than case, because CQL ignores case."""
 
     def add(self, stream: Stream) -> Stream:
         """Register a stream.
@@ -46,7 +47,7 @@ class StreamRepository(Repository):
             The stream with its id.
 
         Raises:
-            NameTaken: A stream of that name exists.
+            NameTaken: A stream with that name exists.
         """
         with self._database.write() as connection:
             if connection.execute(_LIVE_BY_NAME, {"name": stream.name.lower()}).first():
@@ -67,7 +68,7 @@ class StreamRepository(Repository):
         """Set the position at which reading of a stream begins, before any query uses the stream.
 
         Args:
-            name: Its name, in any case.
+            name: Name of the stream, in any case.
             position: Position at which reading begins if an offset does not name the stream.
 
         Returns:
@@ -86,7 +87,7 @@ class StreamRepository(Repository):
         return moved
 
     def replace(self, stream: Stream) -> None:
-        """Replace a stored stream by a stream of the same name and id; raises as ``get``."""
+        """Replace a stored stream by a stream with its name and id; raises the errors of ``get``."""
         with self._database.write() as connection:
             self.get(stream.name)
             connection.execute(
@@ -104,7 +105,7 @@ class StreamRepository(Repository):
         """Return a registered stream.
 
         Args:
-            name: Its name, in any case.
+            name: Name of the stream, in any case.
 
         Returns:
             The stream.
@@ -124,7 +125,7 @@ class StreamRepository(Repository):
         """Return a stream, even a removed one.
 
         Args:
-            stream_id: Its id.
+            stream_id: Id of the stream.
 
         Returns:
             The stream.
@@ -139,17 +140,17 @@ class StreamRepository(Repository):
         return _stream(row.document)
 
     def remove(self, name: str) -> Stream:
-        """Remove a stream; its tombstone keeps id and definition for batches that replay.
+        """Remove a stream; a tombstone keeps its id and definition for repeated batches.
 
         Args:
-            name: Its name, in any case.
+            name: Name of the stream, in any case.
 
         Returns:
             The stream as it was.
 
         Raises:
             StreamNotFound: No stream has that name.
-            StreamInUse: Running or paused queries use it.
+            StreamInUse: Running or paused queries use the stream.
         """
         with self._database.write() as connection:
             stream = self.get(name)
@@ -181,5 +182,5 @@ class StreamRepository(Repository):
 
 @lru_cache(maxsize=STREAMS_KEPT)
 def _stream(document: str) -> Stream:
-    """Return the stream of a document."""
+    """Return the stream that a JSON document describes."""
     return decode(Stream, document)

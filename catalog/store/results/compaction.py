@@ -1,13 +1,13 @@
 """Compaction in the catalog: merged files replace the files of old batches, in one transaction.
 
     batch       0 . . . . . . . . . . merged_until . . . . . . . . | . . . . newest
-    files       few, with many batches each      in the manifests  | newest batches: as they are
+    files       few, with many batches each      in the manifests  | newest batches: unchanged
     counters    none                             per slice         |
 
 ``merged_until`` only ever rises. When ``merged_until`` passes a batch, the batch's files, merged or
 unchanged, move from its manifest to the table ``merged_files``. The manifest also loses the counters that
-only the newest batches need. Later, a larger file replaces several files of this table. This module does
-not touch the files themselves.
+only the newest batches need. Later, a larger file replaces several files in this table. This module does
+not read or write the files themselves.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class OldBatches:
     """Consecutive batches that are old enough to be merged.
 
     Attributes:
-        manifests: Their manifests.
-        documents: The manifests as stored JSON.
+        manifests: Manifests of the batches.
+        documents: (batch, manifest as stored JSON) of each batch.
     """
 
     manifests: tuple[BatchManifest, ...]
@@ -56,11 +56,11 @@ class Compaction(Repository):
         """Return the oldest batches whose files are still named in their manifests.
 
         Args:
-            kept: Number of newest batches that stay as they are.
+            kept: Number of newest batches that are not merged.
             count: Number of batches to return.
 
         Returns:
-            The batches; None while fewer than ``count`` batches are old enough.
+            The batches, or None if fewer than ``count`` batches are old enough.
         """
         with self._database.read() as connection:
             standing = connection.execute(_STANDING).first()
@@ -81,16 +81,16 @@ class Compaction(Repository):
             files: Files with all rows of the old files.
 
         Returns:
-            False, with nothing changed, if the batches have changed since.
+            Whether the files were replaced. False if the batches have changed since ``old`` was read.
         """
         thin = [{"of": m.batch, "thin": encode(m.thinned()).decode()} for m in old.manifests]
         first, end = old.documents[0][0], old.documents[-1][0] + 1
         with self._database.write() as connection:
             if max(connection.execute(_STANDING).one()) != first:
-                return False  # retention has dropped results meanwhile
+                return False  # retention has dropped results of these batches meanwhile
             rows = connection.execute(_DOCUMENTS, {"first": first, "end": end}).all()
             if tuple((row.batch, row.document) for row in rows) != old.documents:
-                return False  # a repeated batch wrote a file again
+                return False  # a repeated batch has replaced a file meanwhile
             connection.execute(_THIN, thin)
             add_merged(connection, files)
             connection.execute(update(tables.batch_totals).values(merged_until=end))
@@ -100,7 +100,7 @@ class Compaction(Repository):
         """Replace merged files by one larger file.
 
         Returns:
-            False, with nothing changed, if one of the old files is no longer in the table.
+            Whether the files were replaced. False if one of the old files is no longer in the table.
         """
         with self._database.write() as connection:
             if not are_merged(connection, old):

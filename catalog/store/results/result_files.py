@@ -1,4 +1,4 @@
-"""File names of results and late rows: in manifests for young batches, in a table for older ones.
+"""Names of the files of results and late rows: manifests name files of new batches, a table all others.
 
     batch            0 .......... merged_until ............ newest
     files named by   merged_files              manifests
@@ -20,8 +20,8 @@ from catalog.store.database.repository import Repository
 from catalog.values.batch import MergedFile, ResultFile
 from catalog.values.routes.query_sets import Int64s
 
-#: Most batches that a merged file spans; this bounds the search for the files of a batch by their first
-#: batches.
+#: Most batches that a merged file spans. This limit bounds the search for the files of a batch, which are
+#: found by their first batches.
 MOST_BATCHES = 16_384
 #: Most batches that one statement names, because databases limit the parameters of a statement.
 _BATCHES_AT_A_TIME = 500
@@ -56,7 +56,7 @@ _DROP = delete(tables.merged_files).where(_IT)
 
 @dataclass(frozen=True, slots=True)
 class NamedFiles:
-    """Files that the catalog names.
+    """Files that a manifest or the table ``merged_files`` names.
 
     Attributes:
         files: Files of results.
@@ -69,7 +69,7 @@ class NamedFiles:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileSizes:
-    """Sizes of files of results and late rows, by last batch; a file is dropped with its last batch.
+    """Sizes of files of results and late rows, by last batch, because a file is dropped with its last batch.
 
     >>> sizes = FileSizes(np.array([3, 5, 9]), np.array([10, 20, 40]))
     >>> sizes.since(4), sizes.first_within(60), sizes.first_within(59), sizes.first_within(5)
@@ -77,27 +77,27 @@ class FileSizes:
 
     Attributes:
         lasts: int64[n], last batch of each file, ascending.
-        sizes: int64[n], bytes.
+        sizes: int64[n], size of each file in bytes.
     """
 
     lasts: Int64s
     sizes: Int64s
 
     def since(self, batch: int) -> int:
-        """Return the bytes of the files with rows of a batch or of later ones."""
+        """Return the total size, in bytes, of the files with rows of a batch or of later batches."""
         return int(self.sizes[np.searchsorted(self.lasts, batch) :].sum())
 
     def first_within(self, limit: int) -> int:
-        """Return the first batch such that its files and all later ones have at most ``limit`` bytes."""
+        """Return the first batch from which on all files together have at most ``limit`` bytes."""
         too_many = np.flatnonzero(self.sizes[::-1].cumsum()[::-1] > limit)
         return int(self.lasts[too_many[-1]]) + 1 if too_many.size else 0
 
 
 class ResultFileRepository(Repository):
-    """Looks up files."""
+    """Files of results and late rows; this class only reads the catalog."""
 
     def merged_until(self) -> int:
-        """Return the first batch whose manifest names its files; a table names those of earlier batches."""
+        """Return the first batch whose manifest names its files; a table names files of earlier batches."""
         with self._database.read() as connection:
             return _standing(connection)[0]
 
@@ -107,14 +107,14 @@ class ResultFileRepository(Repository):
             return tuple(_merged_file(row) for row in connection.execute(_MERGED).mappings())
 
     def of_family(self, family: str, batches: Collection[int]) -> tuple[ResultFile, ...]:
-        """Return the result files that hold a family's rows of some batches, perhaps with other rows.
+        """Return the files with the results of a family in some batches; they may contain other rows, too.
 
         Args:
             family: Family id.
             batches: Committed batches that have results of the family.
 
         Returns:
-            The files; none at all if the results of any of these batches are no longer kept.
+            The files, or no file if the results of one of these batches are no longer kept.
         """
         if not batches:
             return ()
@@ -143,7 +143,7 @@ class ResultFileRepository(Repository):
         return FileSizes(*np.ascontiguousarray(table[np.argsort(table[:, 0], kind="stable")].T))
 
     def all(self) -> Iterator[NamedFiles]:
-        """Yield all files, some at a time. The caller must ensure that no files are merged meanwhile."""
+        """Yield all files in groups. The caller must ensure that no files are merged meanwhile."""
         merged = self.merged()
         yield NamedFiles(
             tuple(each.file for each in merged if not each.late),
@@ -160,7 +160,7 @@ class ResultFileRepository(Repository):
 
 
 def add_merged(connection: Connection, files: Iterable[MergedFile]) -> None:
-    """Add files to the table, inside a write transaction."""
+    """Add files to the table ``merged_files``, inside a write transaction."""
     rows = [
         {
             "path": each.file.path,
@@ -182,18 +182,18 @@ def add_merged(connection: Connection, files: Iterable[MergedFile]) -> None:
 
 
 def are_merged(connection: Connection, files: Iterable[MergedFile]) -> bool:
-    """Return whether the table has all of these files."""
+    """Return whether all given files are in the table ``merged_files``."""
     return all(connection.execute(_IS_THERE, _key(each)).first() is not None for each in files)
 
 
 def drop_merged(connection: Connection, files: Iterable[MergedFile]) -> None:
-    """Drop files from the table, inside a write transaction."""
+    """Drop files from the table ``merged_files``, inside a write transaction."""
     if keys := [_key(each) for each in files]:
         connection.execute(_DROP, keys)
 
 
 def merged_before(connection: Connection, batch: int) -> tuple[MergedFile, ...]:
-    """Return the files of the table whose rows all belong to batches before ``batch``."""
+    """Return the files in ``merged_files`` whose rows all belong to batches before ``batch``."""
     rows = connection.execute(_MERGED.where(_m.last < batch)).mappings()
     return tuple(_merged_file(row) for row in rows)
 
@@ -203,7 +203,7 @@ def _key(each: MergedFile) -> dict[str, object]:
 
 
 def _standing(connection: Connection) -> tuple[int, int]:
-    """Return the first batch whose manifest names files, and the first whose results are kept."""
+    """Return the first batch whose manifest names its files, and the first batch whose results are kept."""
     row = connection.execute(_STANDING).first()
     return (0, 0) if row is None else (row.merged_until, row.kept_from)
 

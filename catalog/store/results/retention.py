@@ -1,21 +1,20 @@
-"""Retention: results older than the configured age are dropped, batch by batch.
+"""Retention: the catalog drops results that are older than the configured age, batch by batch.
 
     batch       0 . . . . f . l f . . . . . . l f . . . | kept_from . . . . . . . . newest
     manifest    x x x x x s x s s x x x x x x s s x x x | whole     |<- KEPT_BATCHES ->|
     results     none                                    | all
 
-Results are kept from batch ``kept_from`` on, a number that only rises. Earlier batches have no result files,
-no late rows and no counts of results; ``query_totals`` counts the results that a query lost. Two questions
-about old batches must still be answered: when a plan version came into force, and which version was in force
-at an event time. Therefore, two manifests stay of each run of batches in which no query of the catalog was
-added or left: the manifests of the first (f) and of the last (l) batch, without files and most counters (s).
-All other manifests are dropped (x).
+Results are kept from batch ``kept_from`` on; this number never falls. Earlier batches have no result files,
+no late rows and no counts of results; ``query_totals`` counts the results that each query has lost. Two
+questions about old batches must still be answered: when a plan version came into force, and which version was
+in force at an event time. Therefore, two manifests stay of each run of batches in which no query of the
+catalog was added or left: the manifests of the first (f) and of the last (l) batch, without files and most
+counters (s). All other manifests are dropped (x).
 
 A file with rows of many batches (``results.compaction``) is dropped together with the last of these batches.
 
-This module does not touch files: the caller that drops results unlinks their files afterwards. No manifest
-names these files any more, so after a crash before they are unlinked, the sweep at the next start removes
-them.
+This module does not delete files: its caller does so afterwards. If a crash prevents that, the sweep at the
+next start deletes the files, because no manifest names them any more.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ from catalog.store.results.result_files import drop_merged, merged_before
 from catalog.values.batch import BatchManifest
 from catalog.values.routes.counts.query_counts import QueryCounts
 
-#: Number of newest batches that keep everything, whatever their age: they include all batches that may be
-#: replayed (``catalog.store.pruning.REPLAYED_BATCHES``) and the last 50, which statistics use.
+#: Number of newest batches whose results are kept at any age. These batches include all that may be replayed
+#: (``catalog.store.pruning.REPLAYED_BATCHES``) and the last 50, which statistics use.
 KEPT_BATCHES = 64
 
 _b = tables.batches.c
@@ -119,8 +118,8 @@ class DroppedOfSeries:
 
     Attributes:
         results: Number of lost results.
-        batch: The last batch with lost results.
-        of_batch: Number of lost results in that batch.
+        batch: Last batch with lost results.
+        of_batch: Number of lost results in ``batch``.
     """
 
     results: int
@@ -135,15 +134,15 @@ class Retention(Repository):
         """Return the batch at which the kept results begin.
 
         Returns:
-            The first batch whose results are kept (0 if nothing was dropped), and the wall clock of its
-            commit, µs UTC (None before the first batch).
+            The first batch whose results are kept, or 0 if none were dropped; and the wall clock when this
+            batch was committed, µs UTC, or None if there is no batch yet.
         """
         with self._database.read() as connection:
             row = connection.execute(_KEPT).first()
         return (0, None) if row is None else (int(row.batch), int(row.committed_at_us))
 
     def dropped(self, series: int) -> DroppedOfSeries | None:
-        """Return the results that a series lost; None if all are kept."""
+        """Return the results that a series has lost, or None if all its results are kept."""
         with self._database.read() as connection:
             rows = connection.execute(_DROPPED_OF_SERIES, {"series": series}).all()
         if not rows:
@@ -155,7 +154,7 @@ class Retention(Repository):
         """Return the first batch that is kept because it is recent, even if no sink needs it.
 
         Args:
-            until_us: Wall clock, µs UTC; batches committed after it are kept.
+            until_us: Wall clock, µs UTC; batches that were committed after this time are kept.
         """
         with self._database.read() as connection:
             kept_from = connection.execute(_KEPT_FROM).scalar()
@@ -164,19 +163,19 @@ class Retention(Repository):
             return _horizon(connection, kept_from, until_us, None, sys.maxsize)
 
     def drop(self, until_us: int, *, before: int | None = None, limit: int = 100) -> Dropped:
-        """Drop the results of batches from the oldest on, up to the first one that is kept.
+        """Drop the results of the oldest batches, up to the first batch that is kept.
 
-        Reading and deciding needs no lock, since no other process changes such old batches; the catalog is
-        locked only for the changes.
+        Only the changes lock the catalog. Reading and deciding needs no lock, because no other process
+        changes such old batches.
 
         Args:
-            until_us: Wall clock, µs UTC; the first batch committed after it and all later batches are kept.
-            before: First batch that a reader still needs; this batch and all later ones are kept whatever
-                their age.
-            limit: Most batches that are dropped.
+            until_us: Wall clock, µs UTC; batches from the first one committed after this time on are kept.
+            before: First batch that a reader still needs; this batch and all later ones are kept at any age.
+                None if no reader needs old batches.
+            limit: Most batches whose results are dropped.
 
         Returns:
-            The dropped results; empty if there is nothing to drop.
+            The numbers and files of dropped results, which are empty if nothing was dropped.
         """
         with self._database.read() as connection:
             kept_from = connection.execute(_KEPT_FROM).scalar()
@@ -194,7 +193,7 @@ class Retention(Repository):
         cut = [{"of": m.batch, "cut": encode(m.thinned()).decode()} for m in old if m.batch in kept]
         with self._database.write() as connection:
             if connection.execute(_KEPT_FROM).scalar() != kept_from:
-                return Dropped(kept_from=kept_from)  # another process has dropped them meanwhile
+                return Dropped(kept_from=kept_from)  # another process has dropped these results meanwhile
             if lost:
                 fold_counts(connection)  # the totals must include the lost results first
                 connection.execute(_COUNT_DROPPED, lost)
@@ -223,7 +222,7 @@ class Retention(Repository):
         )
 
     def thin_manifests(self) -> int:
-        """Drop older manifests that were kept only for queries that have been forgotten since.
+        """Drop old manifests that were kept only because of queries that are no longer in the catalog.
 
         Returns:
             Number of dropped manifests.
@@ -241,7 +240,7 @@ class Retention(Repository):
 
 
 def _horizon(connection: Connection, kept_from: int, until_us: int, before: int | None, limit: int) -> int:
-    """Return the first batch whose results stay."""
+    """Return the first batch whose results are kept."""
     newest = connection.execute(_NEWEST).scalar_one()
     end = min(newest + 1 - KEPT_BATCHES, kept_from + limit)
     if before is not None:
@@ -252,7 +251,7 @@ def _horizon(connection: Connection, kept_from: int, until_us: int, before: int 
 
 
 def _versions(connection: Connection, first: int, end: int) -> list[tuple[int, int]]:
-    """Return (batch, plan version) for a range of batches and for the batch on each side of it."""
+    """Return (batch, plan version) for a range of batches, the batch before it and the batch after it."""
     before = connection.execute(_BEFORE, {"batch": first}).first()
     rows = connection.execute(_VERSIONS, {"first": first, "last": end}).all()
     return [(int(row.batch), int(row.plan_version)) for row in ([before] if before else []) + list(rows)]
@@ -262,9 +261,9 @@ def _told_apart(connection: Connection, versions: Sequence[tuple[int, int]]) -> 
     """Return the first and last batch of each run in which no query of the catalog was added or left.
 
     Args:
-        connection: Connection to read with.
-        versions: (batch, plan version) in order. The first and the last entry are the range's neighbours
-            or, without neighbours, its ends.
+        connection: Connection to the catalog.
+        versions: (batch, plan version) in order. The first and the last entry are the batches before and
+            after the range or, if there are no such batches, the ends of the range.
     """
     named: list[int] = []
     if versions and versions[0][1] < versions[-1][1]:
@@ -284,7 +283,7 @@ def _told_apart(connection: Connection, versions: Sequence[tuple[int, int]]) -> 
 
 
 def _lost(counts: QueryCounts) -> list[dict[str, int]]:
-    """Return each query's losses: number of results, last batch with losses, and results lost in it."""
+    """Return each query's losses: lost results, last batch with losses, and lost results of this batch."""
     totals = counts.totals()
     # Counts ascend by query, then by batch: find the last count of each query.
     ends = np.flatnonzero(np.append(counts.queries[1:] != counts.queries[:-1], len(counts) > 0))

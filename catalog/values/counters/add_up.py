@@ -44,7 +44,7 @@ def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters
     (UnmatchedCounters(query_id=7, rows=3),)
 
     Args:
-        counters: Values of one class.
+        counters: Counters, all of the same class.
         key: Names of the fields that identify a counter; they are not summed.
     """
     counted = tuple(counters)
@@ -68,5 +68,5 @@ def add_up(counters: Iterable[Counters], key: tuple[str, ...]) -> tuple[Counters
 
 
 def _values_of(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return a function that reads fields as a tuple; ``attrgetter`` returns no tuple for one field."""
+    """Return a function that reads fields as a tuple, even one field, which ``attrgetter`` returns bare."""
     return attrgetter(*names) if len(names) > 1 else lambda each: (getattr(each, names[0]),)

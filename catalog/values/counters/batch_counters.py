@@ -12,16 +12,17 @@ class StreamCounters:
 
     Attributes:
         stream_id: The stream.
-        rows: Rows read, late and pruned ones included.
+        rows: Rows read, including late rows and rows that are dropped later.
         late_rows: Rows below the watermark at the start of the batch.
         rejected_rows: Rows without an event time.
         watermark_us: Watermark at the end of the batch, µs UTC; None before the first row.
-        max_event_time_us: Newest event time so far, or None.
-        scramble: Scrambling factor of its order, declared or monitored; None for a stream without an order.
+        max_event_time_us: Newest event time so far, µs UTC; None before the first row.
+        scramble: Scrambling factor of the stream's order, declared or monitored; None for a stream without an
+            order.
         order_passed: Value of the order column that every later row exceeds, negated if the order descends;
             None for a stream without an order, or while no such value exists.
         horizon_us: Event time below which rows have left the state before their windows ended, µs UTC; None
-            if no row has.
+            if no row has left early.
     """
 
     stream_id: int
@@ -58,7 +59,7 @@ class HeldTimes:
 
     Attributes:
         stream_id: The stream.
-        bytes: Bytes that the rows take, in all families together.
+        bytes: Bytes that the rows take in the state of all families together.
         times_us: Quantiles of the event times, ascending, µs UTC, from the oldest to the newest; taken from a
             sample of the rows.
     """

@@ -22,35 +22,38 @@ class SliceCounters:
         rows: Rows held at the end of the batch whose distance behind the opposite watermark is in the slice's
             interval. Rows ahead of the watermark count in the first slice, rows beyond the chain's end in the
             last slice.
-        bytes: Bytes of the slice's share in the stored values of its segments at the end of the batch,
-            including rows that nothing needs any more.
+        bytes: The slice's share of the bytes in which its segments are stored at the end of the batch,
+            including rows that no query needs any more.
         segments: Number of segments.
-        touched: Pairs of a probing male and a row of equal key, over all segments that the male may match.
+        touched: Pairs of a probing male and a stored row with the same key, summed over all segments in which
+            the male may have matches.
         males: Rows of the opposite side that probed the slice.
-        inserted: Rows that entered the chain here.
-        moved_in: Rows that came from the slice before.
+        inserted: Rows that entered the chain in this slice.
+        moved_in: Rows that came from the previous slice.
         filtered: Rows that the slice's filter dropped on their way in.
-        purged: Rows that left the state because the chain ends here.
+        purged: Rows that left the state because the chain ends with this slice.
         results: Pairs that serve at least one query and whose distance in time is in the slice's interval.
         product: Males times the rows in the slice when they probed: the comparisons of nested loops. This
-            number is computed without comparing any pair. ``candidates`` in older manifests.
-        join: Join of the family that the slice belongs to.
-        own_bytes: Bytes that its rows took when they were written, estimated in proportion to the number of
-            rows; a measure of row width. 0 in older manifests.
-        lying: All rows in the slice's segments at the end of the batch. At a lazy end, or within the slack of
-            any other end, rows may stay in a slice beyond its interval. 0 in older manifests.
+            number is computed without comparing any pair. Older manifests call it ``candidates``.
+        join: Id of the family's join to which the slice belongs.
+        own_bytes: Bytes that the slice's rows took when they were written, estimated in proportion to the
+            number of rows; a measure of row width. 0 in older manifests.
+        lying: All rows in the slice's segments at the end of the batch, including rows that are beyond its
+            interval: rows may stay there at a lazy end, or within the slack of any other end. 0 in older
+            manifests.
         made: Pairs that males made with rows stored in the slice and that serve at least one query. 0 in
             older manifests.
         left: Rows that left the state although a window still reached them, because no query needed them any
             more after their matches (``operators.leaving``). 0 in older manifests.
-        lazy_end: Whether its end is lazy (``catalog.values.plan.FamilyPlan.lazy_ends``).
-        discarded: Rows that were not stored here, because the other side had closed their key.
+        lazy_end: Whether the slice's end is lazy (``catalog.values.plan.FamilyPlan.lazy_ends``).
+        discarded: Rows that were not stored in this slice, because the other side had closed their key.
         closed: Rows that were removed because the other side had closed their key.
-        dead: Rows with closed keys in the slice after the last search for them under this plan.
+        dead: Rows with closed keys that were still in the slice after the last search for such rows under
+            this plan.
         again: Rows of an intermediate that are not stored and were made again for the males. These rows and
             their pairs count in the first slice.
         partials: Pairs of equal key that were examined to make the rows of ``again``.
-        lazy_segments: Segments whose rows are read only if males may match them (``operators.lazy``).
+        lazy_segments: Segments whose rows a batch reads only if males may match them (``operators.lazy``).
         read_segments: Lazy segments of which the batch read rows; the other lazy segments stayed closed.
         read_rows: Rows that the batch read from lazy segments.
     """
@@ -90,13 +93,13 @@ class SliceCounters:
 
 @dataclass(frozen=True, slots=True)
 class FilterCounters:
-    """Rows of a batch that passed a distinct filter, and all rows with an event time, counted by PACK.
+    """Rows of a batch that PACK checked against a distinct filter, and how many of them passed.
 
     Attributes:
         family: Family id.
         side: ``a`` or ``b``.
         bit: Lineage bit of the filter.
-        rows: Rows on which the filter was evaluated.
+        rows: Rows on which the filter was evaluated: all rows with an event time.
         passed: Rows that passed.
     """
 
@@ -111,16 +114,16 @@ class FilterCounters:
 
 @dataclass(frozen=True, slots=True)
 class KeyCounters:
-    """Keys of a batch's rows on one side of a family, summed over buckets; one bucket counts each key.
+    """Keys of a batch's rows on one side of a family, summed over buckets; only one bucket counts a key.
 
     Attributes:
         family: Family id.
         side: ``a`` or ``b``.
-        rows: Rows that came to the family.
-        keys: Distinct keys among them.
+        rows: Rows that the family received.
+        keys: Distinct keys of these rows.
         largest: Rows of the most frequent key.
         squares: Sum over all keys of the squared number of rows (the batch's self-join size).
-        copies: Male copies of the rows, one for each bucket that they came to; 0 in older manifests.
+        copies: Male copies of the rows, one for each bucket that received a row; 0 in older manifests.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("family", "side")
@@ -143,10 +146,10 @@ class AbsenceCounters:
         side: Side whose rows at least one query checks for matches, ``a`` or ``b``.
         undecided: Rows held at the end of the batch that may still find a match, because a window of a query
             that checks rows of this side still reaches them. A row counts as long as it is held, even if it
-            has found a partner; a row that several joins hold counts in each. With windows of rows, this
-            counts the rows that wait for their ranks.
+            has found a partner; a row that several joins hold counts once per join. With windows of rows,
+            this counts the rows that wait for their ranks.
         absent: Results that are rows of the side without a partner, summed over queries.
-        matched: Rows of the side that got their first match, once for each condition group
+        matched: Rows of the side that got their first match, counted once per condition group
             (``operators.join.absence_classes``). 0 in older manifests.
         marks: Marks held at the end of the batch; a mark is the nearest match of a row for a condition group.
             A mark may be held several times until marks are merged. 0 in older manifests.
@@ -184,7 +187,7 @@ class GroupCounters:
     Attributes:
         family: Family id.
         open: Groups at the end of the batch that may still get pairs; queries with intervals of the same
-            length share them.
+            length share these groups.
         closed: Groups that became results, summed over queries.
     """
 
@@ -217,11 +220,11 @@ class ProbeCounters:
     Attributes:
         family: Family id.
         side: Side whose rows the rings hold, ``a`` or ``b``.
-        probes: Opposite rows that probed.
-        inserted: Rows of the side that entered.
-        scanned: Rows that probing rows were compared with, key by key.
-        looked: Heads of rings that were examined and stayed, because they had not expired.
-        removed: Expired rows that were removed; each was examined, too.
+        probes: Rows of the other side that probed the rings.
+        inserted: Rows of the side that entered the rings.
+        scanned: Rows in rings whose keys were compared with the keys of probing rows.
+        looked: Rows at the heads of rings that were examined and kept, because they had not expired.
+        removed: Expired rows that were examined and removed.
         live: Rows that have not expired at the end of the batch.
         expired: Rows that have expired but are still held at the end of the batch.
     """
@@ -249,7 +252,7 @@ class MemoryCounters:
         strategy: Strategy by which rows wait (``catalog.values.policies.memory.MemoryStrategy``).
         waiting: Rows that wait in memory at the end of the batch.
         parked: Rows in closed segments, on disk, at the end of the batch.
-        parked_segments: Number of these segments.
+        parked_segments: Number of closed segments at the end of the batch.
         closed: Segments that were closed in the batch.
         opened: Segments that were opened in the batch.
         opened_rows: Rows of the segments that were opened.
@@ -261,7 +264,7 @@ class MemoryCounters:
 
     family: str
     side: str
-    # Earlier versions had only this strategy.
+    # Manifests of earlier versions lack this field, because those versions had only this strategy.
     strategy: MemoryStrategy = "dbf"
     waiting: int = 0
     parked: int = 0
@@ -283,7 +286,7 @@ class PunctuationCounters:
         closed: Keys that the batch closed, by punctuations or by rows of a unique stream.
         remembered: Closings remembered at the end of the batch; a key may count more than once.
         violating: Rows of the side that broke a promise.
-        discarded: Rows of the other side that were not stored because their key was closed.
+        discarded: Rows of the other side that were not stored, because their key was closed.
         purged: Rows of the other side that were removed from the state because their key was closed.
         dead: Rows of the other side with closed keys that the last purge left in the state.
         live: Estimated number of rows of the other side with open keys at the end of the batch; each join

@@ -2,11 +2,12 @@
 
 SELECT a.k, TUMBLE(1 HOUR), SUM(b.v) ... GROUP BY a.k, TUMBLE(1 HOUR) HAVING COUNT(*) > 2
 
-A group has the pairs of one join key whose event times lie in one interval of the tumbling window. Its values
-have names: ``key_0`` is the first key column, ``tumble`` the beginning of the interval, ``count_all`` the
-number of pairs, ``sum_4f2c81d09a3b`` the sum of the expression with that digest. Outputs and HAVING of the
-query are expressions over these names, such as ``g."sum_4f2c81d09a3b"``. The name of a value depends only on
-its function and expression, so all queries of a family, in every plan version, use the same name for it.
+A group has the pairs of one join key whose event times lie in one interval of the tumbling window. The values
+of a group have names: ``key_0`` is the first key column, ``tumble`` the beginning of the interval,
+``count_all`` the number of pairs, ``sum_4f2c81d09a3b`` the sum of the expression with that digest. Outputs
+and HAVING of the query are expressions over these names, such as ``g."sum_4f2c81d09a3b"``. The name of a
+value depends only on its function and expression, so all queries of a family, in every plan version, use the
+same name for it.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from typing import Literal
 
 AggregateFunction = Literal["count", "sum", "avg", "min", "max"]
 
-#: Why a group was closed: the watermarks passed its interval, its key is finished, or the query left the
-#: plan.
+#: Reason why a group was closed: the watermarks passed its interval, its key is finished, or the query left
+#: the plan.
 ClosedBy = Literal["watermark", "punctuation", "leave"]
 
-#: Values of every group.
+#: Names of values that every group has besides its key columns and aggregates.
 TUMBLE = "tumble"
 COUNT_ALL = "count_all"
 CLOSED_BY = "closed_by"
@@ -39,7 +40,7 @@ class Aggregate:
 
     Attributes:
         function: The function.
-        argument: Expression over ``a."column"`` and ``b."column"``; NULLs are left out.
+        argument: Expression over ``a."column"`` and ``b."column"``; the function ignores its NULLs.
         type: Canonical type of the argument.
     """
 
@@ -88,9 +89,10 @@ class Grouping:
 
     Attributes:
         tumble_us: Length of the intervals of event time, µs; each interval begins at a multiple of this
-            length since 1970. None: a group has all pairs of its key and is closed by punctuations.
-        aggregates: Aggregates that its outputs and HAVING read, by name.
-        having: Condition over ``g."name"`` that a group must meet; None: every group is a result.
+            length since 1970. None if there are no intervals: a group then has all pairs of its key, and
+            punctuations close it.
+        aggregates: Aggregates that the query's outputs and HAVING read, by name.
+        having: Condition over ``g."name"`` that a group must satisfy; None if every group is a result.
         columns: Columns that the key and the arguments read, as (side, column), sorted.
     """
 
@@ -117,4 +119,4 @@ class Grouping:
     def __post_init__(self) -> None:
         """Refuse intervals without length."""
         if self.tumble_us is not None and self.tumble_us < 1:
-            raise ValueError(f"an interval of {self.tumble_us} µs")
+            raise ValueError(f"an interval has at least 1 µs, not {self.tumble_us} µs")

@@ -15,11 +15,11 @@ class Memory:
 
     Attributes:
         strategy: ``plain``: every row is in memory and is joined in the batch in which it arrives. ``msf``,
-            memory-sort first: rows wait until no row before them can arrive, and are joined in order.
-            ``dbf``, disk-buffer first: rows wait on disk until rows of the other stream can match them.
-            ``hybrid``: ``msf`` and ``dbf`` together.
-        read_ahead: Rows per side that may be in memory although the other stream has not reached them (C);
-            used only if leading rows wait on disk.
+            memory-sort first: rows wait until no earlier row of the order can arrive, and are joined in
+            order. ``dbf``, disk-buffer first: rows wait on disk until rows of the other stream can match
+            them. ``hybrid``: ``msf`` and ``dbf`` together.
+        read_ahead: Most rows of a side that are in memory although the other stream has not reached them (C
+            in the paper); used only if leading rows wait on disk.
     """
 
     strategy: MemoryStrategy = "plain"
@@ -27,7 +27,7 @@ class Memory:
 
     def __post_init__(self) -> None:
         if self.read_ahead < 1:
-            raise ValueError(f"at least one row is read ahead, not {self.read_ahead}")
+            raise ValueError(f"read_ahead is at least 1, not {self.read_ahead}")
 
     @property
     def parks(self) -> bool:

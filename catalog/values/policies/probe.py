@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-#: Rings of a join that lose their expired rows when a row arrives (``Probe``).
+#: Rings of a join from which an arriving row removes expired rows (``Probe``).
 Invalidation = Literal["probe", "probe+insert", "probe-all", "optimal"]
-#: Most rings per side and bucket; for each ring the state keeps how far it has been emptied.
+#: Most rings per side and bucket. There is a limit, because the state stores for each ring how far it has
+#: been emptied.
 MOST_CELLS = 4096
 
 
@@ -15,8 +16,9 @@ MOST_CELLS = 4096
 class Probe:
     """Way to search the slices of a join for partners, and to remove expired rows.
 
-    With ``merge`` males are merged with segments sorted by key, and the watermarks remove expired rows. With
-    ``hash`` rows are in rings by their key modulo ``cells``; a male scans one ring. ``loops`` uses one ring.
+    With ``merge``, males are merged with segments sorted by key, and the watermarks remove expired rows. With
+    ``hash``, rows are in rings by their key modulo ``cells``, and a male scans the ring of its key. With
+    ``loops``, all rows are in one ring.
 
     Attributes:
         method: How partners are found.

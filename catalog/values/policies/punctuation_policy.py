@@ -17,11 +17,12 @@ class PunctuationPolicy:
 
     Attributes:
         purge_after: Number of key closings in a bucket after which rows of closed keys are removed from the
-            state; None: costs decide.
+            state; None if costs decide.
         propagate: When result punctuations are made. ``push``: automatically. ``matched``: once both streams
             have closed a key. ``pull``: on request.
-        every_us: With ``push``, least event time between propagations, µs; None: no minimum.
-        every_closings: With ``push``, fewest key closings in a bucket between propagations; None: no minimum.
+        every_us: With ``push``, shortest event time between two propagations, µs; None for no minimum.
+        every_closings: With ``push``, smallest number of key closings in a bucket between two propagations;
+            None for no minimum.
     """
 
     purge_after: int | None = None
@@ -54,7 +55,7 @@ class PunctuationPolicy:
 
 @dataclass(frozen=True, slots=True)
 class PurgePrices:
-    """CPU seconds that decide when stored rows are searched for rows with closed keys.
+    """Costs in CPU seconds that decide when stored rows are searched for rows with closed keys.
 
     The defaults follow from the calibration shipped with Sluice, for slices that are searched by ``merge``.
 

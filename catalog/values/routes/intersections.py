@@ -1,6 +1,7 @@
 """Many sets of queries, stored as intersections of few sets.
 
-A pair belongs to the queries that both of its rows may serve (left) and whose window contains it (right).
+A pair belongs to the queries that both of its rows may serve (left) and whose windows contain the pair
+(right).
 
     left   {3, 7, 9}  {9, 12}          a set        left  right
     right  {7, 9, 12}  {9}             {7, 9}          0      0
@@ -19,7 +20,8 @@ import numpy as np
 
 from catalog.values.routes.query_sets import WORD_BITS, Bools, Int64s, QuerySets, UInt64s
 
-#: Number of sets that are compared at a time, as bits: a few MB with 10,000 queries.
+#: Number of sets that are expanded to bits at a time to compare them; with 10,000 queries, that takes a few
+#: MB.
 _AT_ONCE = 1 << 12
 
 
@@ -30,8 +32,8 @@ class Intersections:
     Attributes:
         left: Sets of queries.
         right: Sets over the same queries in the same order.
-        of_left: int64[n], for each set the place of its left set in ``left``.
-        of_right: int64[n], for each set the place of its right set in ``right``.
+        of_left: int64[n], index in ``left`` of each set's left set.
+        of_right: int64[n], index in ``right`` of each set's right set.
     """
 
     left: QuerySets
@@ -41,7 +43,7 @@ class Intersections:
 
     @classmethod
     def of(cls, sets: QuerySets | Intersections) -> Intersections:
-        """Return sets as intersections; each of ``QuerySets`` is intersected with the set of all queries."""
+        """Return sets as intersections; a set of ``QuerySets`` is intersected with the set of all queries."""
         if isinstance(sets, Intersections):
             return sets
         everyone = QuerySets.of(sets.queries, [(1 << len(sets.queries)) - 1])
@@ -75,14 +77,14 @@ class Intersections:
         return QuerySets(self.queries, self.left.words[self.of_left] & self.right.words[self.of_right])
 
     def having(self, query_id: int) -> Bools:
-        """Return which sets contain a query, bool[n]."""
+        """Return for each set whether it contains a query, bool[n]."""
         return self.left.having(query_id)[self.of_left] & self.right.having(query_id)[self.of_right]
 
     def subsets_of(self, query_ids: Collection[int]) -> Bools:
-        """Return which sets contain only queries of ``query_ids``, bool[n]."""
+        """Return for each set whether all its queries are in ``query_ids``, bool[n]."""
         others = sum(1 << place for place, q in enumerate(self.queries) if q not in query_ids)
         outside = QuerySets.of(self.queries, [others]).words[0]
-        # The other queries have left the plan, so only few words have a bit of one of them.
+        # All other queries have left the plan, so only few words contain a bit of such a query.
         words = np.flatnonzero(outside)
         left, right = self.left.words[:, words] & outside[words], self.right.words[:, words]
         found = np.ones(len(self), dtype=np.bool_)
@@ -92,7 +94,7 @@ class Intersections:
         return found
 
     def among(self, queries: tuple[int, ...]) -> Intersections:
-        """Return the sets with a bit for each of ``queries``, in that order; other queries are left out."""
+        """Return the sets restricted to ``queries``, with bits in the order of ``queries``."""
         return Intersections(self.left.among(queries), self.right.among(queries), self.of_left, self.of_right)
 
 
@@ -114,7 +116,7 @@ def joined(parts: Sequence[QuerySets | Intersections]) -> QuerySets | Intersecti
 
 
 def _joined(parts: Sequence[tuple[QuerySets, Int64s]]) -> tuple[QuerySets, Int64s]:
-    """Return the distinct sets of several parts, and the places of all parts as places in these sets."""
+    """Return the distinct sets of several parts, and the indexes of all parts as indexes of these sets."""
     words = np.concatenate([sets.words for sets, _ in parts])
     numbering: dict[bytes, int] = {}
     rows = words.view(f"V{words.shape[1] * WORD_BITS // 8}").ravel().tolist()
@@ -126,7 +128,7 @@ def _joined(parts: Sequence[tuple[QuerySets, Int64s]]) -> tuple[QuerySets, Int64
 
 
 def first_difference(one: QuerySets | Intersections, other: QuerySets | Intersections) -> int | None:
-    """Return the first place at which two sequences of sets over the same queries differ, None if nowhere."""
+    """Return the first place at which two sequences of sets over the same queries differ, or None."""
     suspects = np.arange(len(one))
     of_one, of_other = Intersections.of(one), Intersections.of(other)
     if of_one.left is of_other.left and of_one.right is of_other.right:

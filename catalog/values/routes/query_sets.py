@@ -1,6 +1,6 @@
-"""Many sets of queries as rows of bits in an array, which is faster than Python integers.
+"""Many sets of queries as rows of bits in an array, which is processed faster than Python integers.
 
-queries   [3, 7, 9, 12]                 bit n of a set is the n-th query
+queries   [3, 7, 9, 12]                 bit n is 1 if the set contains the n-th query
 words     [[0b0110], [0b1001]]          {7, 9} and {3, 12}
 """
 
@@ -19,7 +19,7 @@ UInt64s: TypeAlias = NDArray[np.uint64]
 
 WORD_BITS = 64
 _WORD_BYTES = 8
-#: Number of sets that are expanded at a time, to a byte for each query: some MB with 1,000 queries.
+#: Number of sets that are expanded at a time to one byte per query; with 1,000 queries, that takes 4 MB.
 _SPREAD_AT_ONCE = 1 << 12
 #: Most runs of bits that are copied one by one; with more runs the sets are expanded, which takes as long as
 #: some hundred runs.
@@ -32,7 +32,7 @@ class QuerySets:
 
     Attributes:
         queries: Query ids, each once.
-        words: uint64[n, w], bit b of word a of a set is query ``queries[64 * a + b]``.
+        words: uint64[n, w]; bit b of word a of a set is 1 if the set contains ``queries[64 * a + b]``.
     """
 
     queries: tuple[int, ...]
@@ -40,7 +40,7 @@ class QuerySets:
 
     @classmethod
     def of(cls, queries: tuple[int, ...], sets: Sequence[int]) -> QuerySets:
-        """Return sets from integers; bit n is ``queries[n]``."""
+        """Return sets that are given as integers; bit n is 1 if the set contains ``queries[n]``."""
         width = words_of(len(queries)) * _WORD_BYTES
         words = np.frombuffer(b"".join([s.to_bytes(width, "little") for s in sets]), dtype="<u8")
         return cls(queries, words.reshape(len(sets), words_of(len(queries))))
@@ -49,7 +49,7 @@ class QuerySets:
         return len(self.words)
 
     def take(self, places: Int64s | Bools) -> QuerySets:
-        """Return the sets at some places."""
+        """Return the sets with the given indexes."""
         return QuerySets(self.queries, self.words[places])
 
     def listed(self) -> QuerySets:
@@ -57,14 +57,14 @@ class QuerySets:
         return self
 
     def having(self, query_id: int) -> Bools:
-        """Return which sets contain a query, bool[n]."""
+        """Return for each set whether it contains a query, bool[n]."""
         if query_id not in self.queries:
             return np.zeros(len(self), dtype=np.bool_)
         word, bit = divmod(self.queries.index(query_id), WORD_BITS)
         return np.asarray(self.words[:, word] & np.uint64(1 << bit) != 0)
 
     def members(self) -> tuple[Int64s, Int64s]:
-        """Return all memberships, int64[m] each: the place of the set, ascending, and the query id.
+        """Return all memberships as two arrays, int64[m]: the index of the set, ascending, and the query id.
 
         >>> QuerySets((3, 7, 9), np.array([[0b110], [0b001]], dtype=np.uint64)).members()
         (array([0, 0, 1]), array([7, 9, 3]))
@@ -87,19 +87,19 @@ class QuerySets:
         return [tuple(members[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
     def subsets_of(self, query_ids: Collection[int]) -> Bools:
-        """Return which sets contain only queries of ``query_ids``, bool[n]."""
+        """Return for each set whether all its queries are in ``query_ids``, bool[n]."""
         allowed = sum(1 << place for place, q in enumerate(self.queries) if q in query_ids)
         return np.asarray(~(self.words & ~QuerySets.of(self.queries, [allowed]).words).any(axis=1))
 
     def among(self, queries: tuple[int, ...]) -> QuerySets:
-        """Return the sets with a bit for each of ``queries``, in that order; other queries are left out."""
+        """Return the sets restricted to ``queries``, with bits in the order of ``queries``."""
         places = {query_id: place for place, query_id in enumerate(self.queries)}
         # An additional empty column serves queries that occur in no set.
         columns = np.array([places.get(query_id, len(places)) for query_id in queries], dtype=np.int64)
         words = np.zeros((len(self), words_of(len(queries))), dtype=np.uint64)
         runs = _runs(columns[columns < len(places)], np.flatnonzero(columns < len(places)))
         if len(runs) <= _MOST_RUNS:
-            # Few of ten thousand queries are added or leave at a time, and the others keep their order.
+            # Of ten thousand queries, few are added or leave at a time, and all others keep their order.
             for start in range(0, len(self), _SPREAD_AT_ONCE):
                 some = slice(start, start + _SPREAD_AT_ONCE)
                 for source, target, length in runs:

@@ -6,11 +6,12 @@
 
     CHAIN ── encode ──> report ──> RouteDictionary ── encode ──> batch_routes ── numbers_having ──> reader
 
-A route's number is derived from its set only (``operators.lineage.routes``), so it never means another set.
-One function translates bits to numbers: ``numbers_having`` gives a reader the routes of its query.
+A route's number is derived from its set only (``operators.lineage.routes``), so a number never means two
+different sets. A reader gets the numbers of its query's routes from ``numbers_having``, the only function
+that translates bits to numbers.
 
 ``QuerySets`` are encoded as columns of words, which compress well. ``Intersections`` are encoded as two
-Arrow dictionary columns: the dictionaries are the left and right sets, the indices are their places.
+Arrow dictionary columns: the dictionaries are the left and right sets, and the indices refer to them.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class RouteTable:
         return len(self.numbers)
 
     def take(self, places: Int64s | Bools) -> RouteTable:
-        """Return the routes at some places."""
+        """Return the routes with the given indexes in the table."""
         return RouteTable(self.numbers[places], self.sets.take(places))
 
     def among(self, numbers: Int64s) -> RouteTable:
@@ -159,10 +160,10 @@ def _read(encoded: bytes) -> tuple[Int64s, pa.RecordBatch]:
 
 
 def merged(tables: Sequence[RouteTable]) -> RouteTable:
-    """Return the routes of several tables of the same queries as one: each once, ascending by number.
+    """Return the routes of several tables of the same queries as one table, each route once, by number.
 
     Args:
-        tables: At least one.
+        tables: The tables, at least one.
 
     Raises:
         InvariantBroken: Two sets of queries have the same number.
@@ -182,7 +183,7 @@ def _check_equal(numbers: Int64s, known: QuerySets | Intersections, now: QuerySe
         first = np.array([place])
         ((before,), (after,)) = known.take(first).listed().ids(), now.take(first).listed().ids()
         raise InvariantBroken(
-            f"route {numbers[place]} stands for other queries already",
+            f"route {numbers[place]} already has a different set of queries",
             detail=f"Known: {list(before)}; now: {list(after)}.",
         )
 

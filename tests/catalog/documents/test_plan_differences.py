@@ -79,9 +79,9 @@ def test_a_difference_names_what_has_changed_alone() -> None:
 def test_a_difference_to_another_version_is_refused() -> None:
     first, second, third = versions(1, 3)
     change = difference(second, third)
-    with pytest.raises(InvariantBroken, match="plan version 3 is stored as its difference to version 2"):
+    with pytest.raises(InvariantBroken, match="plan version 3 can only be restored from version 2"):
         applied(first, change)
-    with pytest.raises(InvariantBroken, match="stored as its difference"):
+    with pytest.raises(InvariantBroken, match="can only be restored from version 2"):
         applied(None, change)
 
 

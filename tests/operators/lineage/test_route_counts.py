@@ -52,8 +52,8 @@ def test_no_pairs_take_no_route() -> None:
 
 def test_two_sets_cannot_share_a_number() -> None:
     twice = add_up(IDS, [counts({0b01: 2, 0b10: 3}, {0b01: 8, 0b10: 7}), counts({0b11: 1}, {0b11: 8})])
-    with pytest.raises(InvariantBroken, match="route 8 stands for other queries already"):
+    with pytest.raises(InvariantBroken, match="route 8 already has a different set of queries"):
         twice.table()
-    with pytest.raises(InvariantBroken, match="route 8 stands for other queries already"):
+    with pytest.raises(InvariantBroken, match="route 8 already has a different set of queries"):
         twice.among(np.array([8]))
     assert twice.among(np.array([7])).ids() == {7: (1,)}

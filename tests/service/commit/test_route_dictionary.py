@@ -128,7 +128,7 @@ def _empty(since: int) -> list[RouteTable]:
 
 def test_buckets_agree_what_a_route_stands_for() -> None:
     reported = _reported({5: (1,)}, (1, 2)) + _reported({5: (1, 2)}, (1, 2))
-    with pytest.raises(InvariantBroken, match="route 5 stands for other queries already") as broken:
+    with pytest.raises(InvariantBroken, match="route 5 already has a different set of queries") as broken:
         RouteDictionary().new_routes(_bare(0, 1, 1), reported, partial(_plan, queries=2), _empty)
     assert broken.value.detail == "Known: [1]; now: [1, 2]."
 

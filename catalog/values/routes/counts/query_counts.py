@@ -1,6 +1,6 @@
-"""Results per query and batch as columns: one value per batch, for any number of queries with results.
+"""Numbers of results per query and batch as columns, so that a batch stores one value for all its queries.
 
-query   3   3   7   9          of batches 17 and 18: query 3 has 5 and 2 results, 7 and 9 have some in 18
+query   3   3   7   9          query 3 has 5 results in batch 17 and 2 in batch 18; 7 and 9 have results in 18
 batch  17  18  18  18
 rows    5   2   1   4          ascending by query, then by batch
 """
@@ -17,18 +17,18 @@ from catalog.values.routes.arrow_stream import decode_batch, encode_batch
 from catalog.values.routes.query_sets import Bools, Int64s
 
 _NAMES = ("query", "batch", "rows")
-#: Bytes that an object and its arrays take without rows.
+#: Bytes that an empty ``QueryCounts`` with its arrays takes in memory.
 _OBJECT_BYTES = 600
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryCounts:
-    """Results of queries in batches, ascending by query, then by batch.
+    """Numbers of results per query and batch, ascending by query, then by batch.
 
     Attributes:
         queries: int64[n], query ids.
         batches: int64[n], batch numbers.
-        rows: int64[n], results, at least one.
+        rows: int64[n], numbers of results, at least 1.
     """
 
     queries: Int64s
@@ -37,7 +37,7 @@ class QueryCounts:
 
     @classmethod
     def of_batch(cls, batch: int, counts: Iterable[tuple[int, int]]) -> QueryCounts:
-        """Return the counts of a batch, from (query id, results).
+        """Return the counts of a batch, given as (query id, number of results).
 
         >>> QueryCounts.of_batch(17, [(7, 1), (3, 5), (9, 0)]).of((3,))
         [(17, 3, 5)]
@@ -49,7 +49,7 @@ class QueryCounts:
 
     @classmethod
     def merged(cls, some: Sequence[QueryCounts]) -> QueryCounts:
-        """Merge several counts; a query and batch may occur together in only one of them."""
+        """Merge several objects; each combination of a query and a batch may be in only one of them."""
         queries, batches, rows = (
             np.concatenate([np.empty(0, dtype=np.int64), *columns])
             for columns in ([c.queries for c in some], [c.batches for c in some], [c.rows for c in some])
@@ -71,7 +71,7 @@ class QueryCounts:
         return self if kept.all() else QueryCounts(self.queries[kept], self.batches[kept], self.rows[kept])
 
     def of(self, query_ids: Collection[int]) -> list[tuple[int, int, int]]:
-        """Return the counts of some queries as (batch, query id, results), in order."""
+        """Return the counts of some queries as (batch, query id, number of results), in order."""
         found: list[tuple[int, int, int]] = []
         for query_id in query_ids:
             start, end = np.searchsorted(self.queries, [query_id, query_id + 1]).tolist()
@@ -92,7 +92,7 @@ class QueryCounts:
     def decode(cls, data: bytes) -> QueryCounts:
         """Return the counts that ``encode`` encoded."""
         batch = decode_batch(data)
-        # Copies: an Arrow array keeps the whole message in memory, and takes 3 kB with its own objects.
+        # Columns are copied, because an Arrow array keeps the whole message in memory and itself takes 3 kB.
         return cls(*(np.array(batch.column(name), dtype=np.int64) for name in _NAMES))
 
 
@@ -102,8 +102,8 @@ def summed(some: Sequence[QueryCounts]) -> dict[int, int]:
     rows = np.concatenate([np.empty(0, dtype=np.int64), *(counts.rows for counts in some)])
     if not len(queries):
         return {}
-    # Ids are dense, so counting by id replaces sorting, which takes ten times as long. Sums are exact up to
-    # 2^53.
+    # Ids are dense, so counting by id replaces sorting, which takes ten times as long. ``bincount`` adds
+    # doubles, so sums are exact up to 2^53.
     least = int(queries.min())
     sums = np.bincount(queries - least, weights=rows).astype(np.int64)
     found = np.flatnonzero(sums)

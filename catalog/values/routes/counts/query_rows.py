@@ -12,11 +12,11 @@ from catalog.values.routes.query_sets import Int64s
 
 @dataclass(frozen=True, slots=True)
 class QueryRows:
-    """Rows per query, in any order; a query may occur more than once.
+    """Numbers of rows per query, in any order; a query may occur more than once.
 
     Attributes:
         queries: Query ids, int64[n] as bytes, little endian.
-        rows: Rows of each query, int64[n] as bytes, little endian.
+        rows: Number of rows of each query, int64[n] as bytes, little endian.
     """
 
     queries: bytes = b""
@@ -24,7 +24,7 @@ class QueryRows:
 
     @classmethod
     def of(cls, queries: Int64s, rows: Int64s) -> QueryRows:
-        """Encode query ids and the rows of each, int64[n]."""
+        """Encode query ids, int64[n], and the number of rows of each query, int64[n]."""
         return cls(queries.astype("<i8").tobytes(), rows.astype("<i8").tobytes())
 
 

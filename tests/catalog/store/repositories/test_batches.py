@@ -73,10 +73,10 @@ def test_an_engine_that_lost_the_data_directory_cannot_commit(store: Store) -> N
 
 def test_batches_have_no_gaps(store: Store) -> None:
     epoch = begin_epoch(store)
-    with pytest.raises(InvariantBroken, match="batch 1 was committed, 0 is next"):
+    with pytest.raises(InvariantBroken, match="batch 1 cannot be committed, batch 0 is next"):
         store.batches.commit(manifest(1, epoch))
     assert store.batches.commit(manifest(0, epoch))
-    with pytest.raises(InvariantBroken, match="batch 2 was committed, 1 is next"):
+    with pytest.raises(InvariantBroken, match="batch 2 cannot be committed, batch 1 is next"):
         store.batches.commit(manifest(2, epoch))
 
 

@@ -118,6 +118,6 @@ def test_a_number_stands_for_one_set() -> None:
     alike = Intersections(sets, sets, np.array([0, 0]), np.array([0, 1]))
     assert merged([RouteTable(np.array([4, 4]), alike)] * 2).ids() == {4: (7,)}
     unlike = Intersections(sets, sets, np.array([0, 1]), np.array([0, 1]))
-    with pytest.raises(InvariantBroken, match="route 4 stands for other queries already") as broken:
+    with pytest.raises(InvariantBroken, match="route 4 already has a different set of queries") as broken:
         merged([RouteTable(np.array([4, 4]), unlike)])
     assert broken.value.detail == "Known: [7]; now: [3, 7]."

@@ -37,7 +37,7 @@ def test_tables_are_merged_by_number() -> None:
 def test_a_number_stands_for_one_set() -> None:
     first = RouteTable(np.array([9, 4]), QuerySets.of((7, 3), [0b01, 0b11]))
     second = RouteTable(np.array([4]), QuerySets.of((7, 3), [0b10]))
-    with pytest.raises(InvariantBroken, match="route 4 stands for other queries already") as broken:
+    with pytest.raises(InvariantBroken, match="route 4 already has a different set of queries") as broken:
         merged([first, second])
     assert broken.value.detail == "Known: [3, 7]; now: [3]."
 
