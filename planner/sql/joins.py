@@ -165,7 +165,8 @@ def question(where: exp.Expr, alias: str) -> Question | None:
         raise UnsupportedCql(
             "NOT IN over a subquery is not supported",
             detail="If the subquery returns a NULL, NOT IN is true for no row.",
-            hint=f"Write NOT EXISTS (SELECT 1 FROM ... WHERE {item} = {key}): a NULL in it matches nothing.",
+            hint=f"Write NOT EXISTS (SELECT 1 FROM ... WHERE {item} = {key}): a comparison with NULL "
+            "matches nothing.",
             at=asked,
         )
     return Question(JoinForm("semi", (0,), "IN"), asked.args["query"].this, asked.this, tuple(others))
