@@ -4,8 +4,8 @@
       ordinary result       7     2.50   NULL
       result punctuation    NULL  NULL   {"item":7}       no later result has 7 as its item
 
-A result punctuation is stored as a result row, like a pair. It has no event time, so it comes after the
-results of its batch. It has values only for the key columns.
+A result punctuation is stored in the results, as a joined pair is. It has no event time, so it comes after
+the pairs of its batch. Apart from ``_punctuation``, only its key columns have values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from planner.expressions.expressions import qualified
 from planner.sql.scopes.scope import Scope, SideName, SideScope
 from planner.sql.statement import Statement
 
-#: SQL for the JSON text of a value in results, by type; other types use DuckDB's own JSON text.
+#: SQL that writes a result value as JSON, by the type of the value. For types that are missing here, DuckDB's
+#: own JSON text is used.
 _JSON: Mapping[str, str] = {
     "timestamp": "'\"' || strftime({0}, '%Y-%m-%dT%H:%M:%S.%fZ') || '\"'",
     "date": "'\"' || CAST({0} AS VARCHAR) || '\"'",
@@ -34,19 +35,20 @@ _JSON: Mapping[str, str] = {
 
 
 def refuse_announcement(statement: Statement, sides: Sequence[SideScope], construct: str) -> None:
-    """Refuse a query that requests result punctuations but cannot have them.
+    """Refuse a query if it selects ``_punctuation``; called for kinds of queries without result punctuations.
 
     Args:
         statement: The query.
-        sides: Its streams.
-        construct: Kind of query, for the error text.
+        sides: Streams of the query.
+        construct: Kind of the query, for the error text.
 
     Raises:
-        UnsupportedCql: The query requests result punctuations.
+        UnsupportedCql: The query selects ``_punctuation``.
     """
     for node in statement.select:
         if is_announcement(node, sides):
-            _refuse(f"of {construct}", "Select it from pairs of two streams with time windows.", node)
+            hint = "Select it only in an inner join of two streams with time windows and a key."
+            _refuse(f"of {construct}", hint, node)
 
 
 def with_announcement(
@@ -57,13 +59,13 @@ def with_announcement(
     kind: JoinKind,
     clocks: Mapping[SideName, Clock],
 ) -> tuple[Output, ...]:
-    """Return result columns with the expression of ``_punctuation``, if it is one of them.
+    """Return the result columns; ``_punctuation``, if selected, gets the expression that computes it.
 
     Args:
         outputs: The result columns.
         statement: The query.
-        scope: Its names.
-        keys: Key columns as (of a, of b).
+        scope: Names that the query may use.
+        keys: Join key: pairs of a column of side a and the equal column of side b.
         kind: Kind of the join.
         clocks: Clock that measures the windows of each side.
 
@@ -122,7 +124,7 @@ def _json_value(output: Output) -> str:
 def _refuse(construct: str, hint: str, node: exp.Expr) -> NoReturn:
     raise UnsupportedCql(
         f"{PUNCTUATION_OUTPUT} {construct} is not supported",
-        detail="In a result punctuation, this column names the key that has no later result.",
+        detail="In a result punctuation, this column contains the key for which no later result follows.",
         hint=hint,
         at=node,
     )

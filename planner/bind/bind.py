@@ -7,13 +7,14 @@ Every conjunct of ON and WHERE becomes one of four things (d = T_b - T_a):
     a.v < 0.2                                  filter of one side
     a.v < b.v                                  residual, tested on joined pairs
 
-A query without windows is an ordered join (``bind.clocks.orders``) if its conditions bound the distance
-between the columns that order the two streams.
+A query without windows is an ordered join (``bind.clocks.orders``) if each stream is ordered by a column and
+the conditions bound the distance between the two columns.
 
 A query without a key is a theta join: every pair of rows inside the windows is a candidate.
 
-In an outer or anti join, a condition in ON on the preserved side alone is a residual, too: a row that fails
-it has no partner, but is not dropped. ``bind.unmatched.absence`` decides which kind of join the query is.
+In an outer or anti join, a condition in ON on the preserved side alone is also a residual: a row that fails
+the condition has no partner, but the row itself is not dropped. ``bind.unmatched.absence`` decides which kind
+of join the query is.
 
 Filters and residual are brought into canonical form (``bind.canonical``): conditions that are always true are
 dropped. A query whose conditions exclude all pairs is legal: both of its filters are FALSE, so that no row is
@@ -63,13 +64,13 @@ from planner.sql.statement import Statement, parse
 
 _EXAMPLE_BOUNDS = "b.ts BETWEEN a.ts - INTERVAL '5' MINUTE AND a.ts + INTERVAL '1' MINUTE"
 
-#: A join key: columns as (of a, of b), and their common type.
+#: Part of a join key: the column of side a, the equal column of side b, and their common type.
 _KeyPair = tuple[str, str, str]
 
 
 @dataclass(slots=True)
 class _Conditions:
-    """The conjuncts of a query by their use."""
+    """The conjuncts of a query, sorted by how the query uses them."""
 
     keys: dict[tuple[str, str], _KeyPair] = field(default_factory=dict)
     equal_times: list[tuple[tuple[str, str], exp.Expr]] = field(default_factory=list)
@@ -77,7 +78,7 @@ class _Conditions:
     bounds_at: exp.Expr | None = None
     filters: dict[SideName, list[Typed]] = field(default_factory=lambda: {"a": [], "b": []})
     residuals: list[Typed] = field(default_factory=list)
-    #: Filters and residuals that compare the event times.
+    #: Filters and residuals that compare the event times of both streams but set no bound on their distance.
     no_bounds: list[exp.Expr] = field(default_factory=list)
 
 
@@ -94,13 +95,13 @@ def bind(
     """Return the query that a CQL text expresses over the registered streams.
 
     Args:
-        cql: The text.
+        cql: The CQL text.
         streams: Registered streams by name.
         name: Name of the query.
-        query_id: Its id.
-        backfill: Whether stored rows from before the activation take part.
-        choose: Chooses the order in which more than two streams are joined. With None, streams of one key are
-            joined first; otherwise the order of FROM is kept.
+        query_id: Id of the query.
+        backfill: ``state`` if the query also joins stored rows from before its activation, else ``none``.
+        choose: Chooses the order in which more than two streams are joined. If it is None, the order is that
+            of FROM, except that streams with the key of streams joined before them come first.
 
     Raises:
         InvalidInput: The text is not a query over these streams; subclasses are in ``planner.errors``.
@@ -127,8 +128,8 @@ def refuse_backfill(query: Query, backfill: Backfill) -> None:
         return
     if query.left is not None:
         raise UnsupportedCql(
-            "backfill: state of a join of more than two streams is not supported yet",
-            detail="Combinations of rows from before its activation are not held.",
+            "backfill: state is not supported yet for a join of more than two streams",
+            detail="Combinations of rows from before the activation of the query are not stored.",
             hint="Write backfill: none: the query then gets all combinations of rows that arrive later.",
             path=("backfill",),
         )
@@ -204,7 +205,7 @@ def _bind(
 
 
 def _never(meaning: JoinMeaning, filters: Mapping[SideName, Typed]) -> tuple[dict[SideName, Typed], Typed]:
-    """Return filters and residual of a query without pairs; filters keep only rows that can be results."""
+    """Return filters and residual of a query that makes no pairs; only rows that are results pass them."""
     never = Typed(NEVER, "boolean")
     if not meaning.keeps_absent:
         return dict.fromkeys(filters, never), canonical([])
@@ -241,7 +242,7 @@ def _side(
 
 
 def _classified(statement: Statement, scope: Scope, meaning: JoinMeaning) -> _Conditions:
-    """Sort the conjuncts into keys, bounds, filters and residuals; all are type-checked."""
+    """Type-check the conjuncts and sort them into keys, bounds, filters and residuals."""
     found = _Conditions()
     for identifier in statement.using:
         _add_using(scope, found, identifier)
@@ -257,7 +258,7 @@ def _classified(statement: Statement, scope: Scope, meaning: JoinMeaning) -> _Co
 
 
 def _classify(conjunct: exp.Expr, scope: Scope, found: _Conditions, kept: Sequence[SideName]) -> None:
-    """Add a conjunct to its kind; on a preserved side, a filter becomes a residual."""
+    """Add a conjunct to ``found`` as key, bound, filter or residual; sides in ``kept`` get no filter."""
     pair = key_columns(conjunct, scope)
     bounds = time_bounds(conjunct, scope)
     if pair is not None and bounds is not None:
@@ -287,7 +288,7 @@ def _classify(conjunct: exp.Expr, scope: Scope, found: _Conditions, kept: Sequen
 
 
 def _add_key(scope: Scope, found: _Conditions, pair: tuple[str, str], node: exp.Expr) -> None:
-    """Add a key pair; raises KeyTypeMismatch."""
+    """Add two equal columns to the key; raises KeyTypeMismatch if their types cannot be joined."""
     a, b = scope.a.stream.column(pair[0]), scope.b.stream.column(pair[1])
     if a is None or b is None:
         raise LookupError(f"key columns {pair} were resolved before")
@@ -306,7 +307,7 @@ def _add_key(scope: Scope, found: _Conditions, pair: tuple[str, str], node: exp.
 
 
 def _add_using(scope: Scope, found: _Conditions, identifier: exp.Identifier) -> None:
-    """Add a key pair of USING."""
+    """Add the columns that a name in USING makes equal to the key."""
     names = []
     for side in (scope.a, scope.b):
         column = side.stream.column(identifier.name)
@@ -321,7 +322,7 @@ def _add_using(scope: Scope, found: _Conditions, identifier: exp.Identifier) -> 
 
 
 def _keys(scope: Scope, statement: Statement, found: _Conditions) -> list[_KeyPair]:
-    """Return the key in canonical order, perhaps empty; equal event times are a key if there is no other."""
+    """Return the key, sorted; equal event times are the key if no other columns are equal."""
     if not found.keys:
         for pair, node in found.equal_times:
             _add_key(scope, found, pair, node)
@@ -329,7 +330,7 @@ def _keys(scope: Scope, statement: Statement, found: _Conditions) -> list[_KeyPa
 
 
 def _check_joined(scope: Scope, statement: Statement, found: _Conditions) -> None:
-    """Refuse a query that would pair every row with every other, unless it is a CROSS JOIN.
+    """Refuse a query, except a CROSS JOIN, that would pair every row of one stream with every other row.
 
     Raises:
         NoEquiKey: No condition compares the streams.
@@ -373,7 +374,7 @@ def _bounds_time(statement: Statement, found: _Conditions) -> bool:
 def _windows(
     statement: Statement, scope: Scope, found: _Conditions, meaning: JoinMeaning
 ) -> tuple[dict[SideName, int], list[Typed]]:
-    """Return the window W of both sides, and a residual for distances that do not begin at zero.
+    """Return the windows of both sides, and a residual if their distances d do not include zero.
 
     Window W_A alone admits 0 <= d < W_A, and W_B alone admits 0 <= -d < W_B. Together they admit the
     distances from 1 - W_B to W_A - 1. Predicates narrow that interval.
@@ -393,9 +394,9 @@ def _windows(
         names = " and ".join(f'"{this.stream.name}"' for this in missing)
         raise NoWindow(
             f"stream {names} has no window" if len(missing) == 1 else f"streams {names} have no window",
-            detail="Without one, rows would have to be kept forever."
+            detail="Without a window, rows would have to be kept forever."
             if meaning.kind == "inner" or missing[0].side not in meaning.preserved
-            else "Without one, a row could still find a partner at any later time.",
+            else "Without a window, a row could still find a partner at any later time.",
             hint=f"Write {missing[0].stream.name} [RANGE 5 MINUTES], or bound the event times from both "
             f"sides: {_EXAMPLE_BOUNDS}.{by_order}",
             at=missing[0].source.at,
@@ -405,8 +406,8 @@ def _windows(
     if allowed.empty:
         raise InvalidWindow(
             "no pair of rows is in the window",
-            detail="The conditions on the event times lie outside the windows in FROM, or outside what the "
-            "streams retain.",
+            detail="The conditions on the event times exclude every pair that the windows in FROM and the "
+            "retain of the streams allow.",
             hint="Widen the windows in FROM, or leave them out.",
             at=found.bounds_at,
         )
@@ -415,7 +416,7 @@ def _windows(
 
 
 def _retained(scope: Scope) -> Bounds:
-    """Return the bounds on event times that the ``retain`` of both streams sets."""
+    """Return the bounds on d that result from the ``retain`` of both streams."""
     most = {
         this.side: this.stream.retain_us
         for this in scope.written
@@ -429,8 +430,8 @@ def _refuse_no_bound(compared: Sequence[exp.Expr]) -> None:
     """Refuse a comparison of event times that was probably meant as a window.
 
     Raises:
-        InvalidWindow: The query has such a comparison; next to windows in FROM it would be an ordinary
-            condition.
+        InvalidWindow: The query has such a comparison, and no windows in FROM. With windows, the comparison
+            would be an ordinary condition.
     """
     for node in compared:
         months = months_in(node)
@@ -443,8 +444,8 @@ def _refuse_no_bound(compared: Sequence[exp.Expr]) -> None:
             )
         raise InvalidWindow(
             "the condition on the event times is not a window",
-            detail="A bound is the event time of one stream, with intervals of fixed length added or "
-            "subtracted.",
+            detail="A window compares the event time of one stream with the event time of the other, plus or "
+            "minus intervals of fixed length.",
             hint=f"Write {_EXAMPLE_BOUNDS}, or give the streams windows in FROM.",
             at=node,
         )
@@ -456,7 +457,7 @@ def _days(months: exp.Interval) -> int:
 
 
 def _given_windows(statement: Statement, scope: Scope) -> dict[SideName, int | None]:
-    """Return the window W that the query gives to each stream: in FROM, in WITHIN or at the end."""
+    """Return the window W written for each side in FROM, in WITHIN or at the end; None if it has none."""
     given: dict[SideName, int | None] = {}
     for position, this in enumerate(scope.written):
         window = this.source.window or statement.window
@@ -467,7 +468,7 @@ def _given_windows(statement: Statement, scope: Scope) -> dict[SideName, int | N
 
 
 def _distance(scope: Scope, low: int, high: int) -> list[Typed]:
-    """Return the residuals for distances that begin above zero or end below zero."""
+    """Return a residual on the distance d if the interval from ``low`` to ``high`` does not contain zero."""
     a, b = scope.a.stream.event_time, scope.b.stream.event_time
     text = f"TRY(epoch_us({qualified('b', b)}) - epoch_us({qualified('a', a)}))"
     columns: frozenset[tuple[SideName, str]] = frozenset({("a", a), ("b", b)})

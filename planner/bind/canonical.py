@@ -1,11 +1,11 @@
 """Canonical filters: one text for all the ways to write a condition.
 
 ``A.v > 10``, ``10 < A.v``, ``A.v > 10 AND TRUE``, ``NOT (A.v <= 10)`` and ``A.v > 10 AND A.v > 5`` are one
-filter, so they are evaluated once per row and take one lineage bit (after State-Slice, VLDB 2006, §6.1).
+filter, which is evaluated once per row and takes one lineage bit (after State-Slice, VLDB 2006, §6.1).
 
-This takes three steps. ``normalize`` pushes NOT inwards, and distributes OR over AND with sqlglot's
-optimizer. The expression compiler gives every operand one typed text. ``simplify`` then compares the sets of
-values for which the parts are TRUE, and drops redundant parts.
+The canonical text is found in three steps. ``normalize`` pushes NOT inwards, and distributes OR over AND with
+sqlglot's optimizer. The expression compiler gives every operand one typed text. ``simplify`` then compares
+the sets of values for which the parts of the condition are TRUE, and drops redundant parts.
 
 Most of sqlglot's ``simplify`` is not used, because it is not sound here. It turns x + 1 > 3 into x > 2, which
 is wrong where x + 1 overflows to NULL. It does not fold literals as DuckDB does (decimals, doubles, integers
@@ -13,8 +13,9 @@ that overflow). It replaces ``v > 1 OR v <= 1`` by TRUE, although this condition
 merges comparisons of one column regardless of the type in which DuckDB compares them (2^53 and 2^53 + 1 are
 equal as doubles but different as integers).
 
-Not every equivalence is found. A plan shows constants as they were written, so ``i > 10`` and ``i >= 11`` are
-two different filters even for integers. Conditions whose normal form is very long are not normalized.
+Some equivalent conditions keep different texts. A plan shows constants as they were written, so ``i > 10``
+and ``i >= 11`` are two different filters even for integers. Conditions whose normal form is very long are not
+normalized.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ def canonical(parts: Sequence[Typed]) -> Typed:
         parts: Compiled conditions.
 
     Returns:
-        A text that is TRUE for the same rows; for other rows it may be NULL instead of FALSE, or the reverse.
-        ``ALWAYS`` if there are no conditions. Its columns are only the columns that the simplified text
-        reads.
+        A text that is TRUE for exactly the rows for which all conditions are TRUE. For other rows it may be
+        NULL where the conditions are FALSE, or FALSE where they are NULL. Without conditions, the text is
+        ``ALWAYS``. The columns of the result are only the columns that the simplified text reads.
     """
     if not parts:
         return Typed(ALWAYS, "boolean")
@@ -63,7 +64,7 @@ def canonical_filter(predicate: str, streams: Mapping[str, Stream]) -> tuple[int
 
     Args:
         predicate: CQL condition on the columns of one stream, qualified by the stream's name: ``A.v < 0.2``.
-            The name may be omitted if only one stream has all columns.
+            The stream's name may be omitted if only one stream has all columns of the condition.
         streams: Registered streams by name.
 
     Returns:
@@ -71,9 +72,10 @@ def canonical_filter(predicate: str, streams: Mapping[str, Stream]) -> tuple[int
         or ``NEVER`` if the result does not depend on the row).
 
     Raises:
-        CqlSyntaxError, UnsupportedCql, TypeMismatch, UnknownFunction: As in a query.
+        CqlSyntaxError, UnsupportedCql, TypeMismatch, UnknownFunction: The condition would be refused in a
+            query, too.
         UnknownStream, UnknownColumn, AmbiguousColumn: A name is unknown or ambiguous.
-        UnsupportedCql: It reads no column, or columns of two streams.
+        UnsupportedCql: The condition reads no column, or columns of two streams.
     """
     node = parse_condition(predicate)
     names = _StreamNames(node, streams)
@@ -96,7 +98,7 @@ def _filter(node: exp.Expr, names: _StreamNames) -> str:
 
 
 class _StreamNames:
-    """Names in a condition on one stream, without regard to case."""
+    """Names in a condition on one stream; upper and lower case are equal."""
 
     def __init__(self, node: exp.Expr, streams: Mapping[str, Stream]) -> None:
         self._streams = {stream.name.lower(): stream for stream in streams.values()}
@@ -148,7 +150,7 @@ class _StreamNames:
         return having[0]
 
     def column(self, node: exp.Column) -> ResolvedColumn:
-        """Return the column of the stream; raises UnknownColumn."""
+        """Return the stream's column that a name denotes; raises UnknownColumn if there is none."""
         column = self.stream.column(node.name)
         if column is None or node.args.get("db"):
             raise UnknownColumn(

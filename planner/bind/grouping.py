@@ -4,9 +4,9 @@
            |                          |
            g."key_0"   g."tumble"     g."sum_4f2c81d09a3b" / 2
 
-Arguments of aggregates are expressions over a pair. The select list and HAVING are expressions over the
-values of a group: key, interval and aggregates (``values.groups.grouping``). They are compiled like any other
-expression.
+The arguments of aggregates are expressions over one pair. The select list and HAVING are expressions over
+the values of a group: its key, interval and aggregates (``values.groups.grouping``). The compiler treats
+these values like columns.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from planner.sql.dialect import cql
 from planner.sql.scopes.scope import ResolvedColumn, Scope, SideName
 from planner.sql.statement import Statement
 
-#: Result column that says what closed the group.
+#: Result column with the event that closed the group: a watermark or a punctuation.
 CLOSED_BY_COLUMN = "_closed_by"
-#: Most digits of a decimal that can be summed. The sum has 38 digits, so it can overflow only with more than
-#: 10^10 pairs.
+#: Maximum number of digits of a decimal argument of SUM and AVG. The sum has 38 digits, so only a sum over
+#: more than 10^10 pairs can overflow.
 _MOST_SUMMED_DIGITS = 28
 
 _VALUE = "value of a group"
@@ -55,18 +55,18 @@ def bind_grouping(
     keys: Sequence[tuple[str, str]],
     clocks: Mapping[SideName, Clock],
 ) -> tuple[Grouping, tuple[Output, ...]] | None:
-    """Return the groups of a query and its outputs over the groups; None if it has no GROUP BY.
+    """Return the grouping of a query and the result columns over its groups, or None without GROUP BY.
 
     Args:
         statement: The query.
-        scope: Its names.
-        keys: Key columns as (of a, of b).
+        scope: Names that the query may use.
+        keys: Join key: pairs of a column of side a and the equal column of side b.
         clocks: Clock that measures the windows of each side.
 
     Raises:
-        UnsupportedCql: It groups by something other than the key and TUMBLE, or has an aggregate that is not
-            supported.
-        InvalidOutput: Two columns have one name, or a column has a reserved name or no type.
+        UnsupportedCql: The query groups by something other than the key and TUMBLE, or has an aggregate that
+            is not supported.
+        InvalidOutput: Two result columns have the same name, or one has a reserved name or no type.
     """
     if not statement.group:
         _refuse_ungrouped(statement.select, statement.having, scope, keys)
@@ -76,7 +76,7 @@ def bind_grouping(
     if "order" in clocks.values():
         _refuse(
             "GROUP BY of a join without windows",
-            "Write a time window behind each stream, such as [RANGE 5 MINUTES].",
+            "Write a time window after each stream, such as [RANGE 5 MINUTES].",
             statement.group[0],
         )
     names.tumble_us = _tumble(statement, scope, names, clocks)
@@ -92,7 +92,7 @@ def bind_grouping(
     outputs = tuple(Output(o.name, o.sql, o.type, ()) for o in outputs_of(items))
     if any(o.name.lower() == CLOSED_BY_COLUMN for o in outputs):
         raise InvalidOutput(
-            f'result column name "{CLOSED_BY_COLUMN}" is reserved', hint="Write another name behind AS."
+            f'result column name "{CLOSED_BY_COLUMN}" is reserved', hint="Write another name after AS."
         )
     closed_by = Output(CLOSED_BY_COLUMN, f"g.{quoted(CLOSED_BY)}", "string", ())
     key: frozenset[tuple[SideName, str]] = frozenset(("a", a) for a, _ in keys)
@@ -103,7 +103,7 @@ def bind_grouping(
 
 @dataclass(slots=True)
 class _Values:
-    """Names in expressions over a group: its key columns, and placeholders of aggregates and TUMBLE."""
+    """Names in expressions over a group: its key columns, and placeholders for aggregates and TUMBLE."""
 
     scope: Scope
     keys: Sequence[tuple[str, str]]
@@ -112,7 +112,7 @@ class _Values:
     columns: frozenset[tuple[SideName, str]] = frozenset()
 
     def key(self, node: exp.Column) -> tuple[SideName, int] | None:
-        """Return the side of a column and its number in the key; None if it is not in the key."""
+        """Return the side and key position of a key column, or None if the column is not in the key."""
         pairs = [(a.lower(), b.lower()) for a, b in self.keys]
         shared = (node.name.lower(), node.name.lower())
         if not node.args.get("table") and shared in pairs:
@@ -124,7 +124,7 @@ class _Values:
         return None
 
     def column(self, node: exp.Column) -> ResolvedColumn:
-        """Return the value of a group that a name denotes."""
+        """Return the group value (key column or placeholder) that a name denotes."""
         if _VALUE in node.meta:
             return ResolvedColumn("a", Column(node.name, node.meta[_VALUE]))
         key = self.key(node)
@@ -139,7 +139,7 @@ class _Values:
         return ResolvedColumn(side, Column(key_name(number), self._type(side, number)))
 
     def sql(self, side: SideName, name: str) -> str:
-        """Render a value; a key column is rendered in the form stored for side a."""
+        """Return the SQL of a group value; groups store side a's key, so a key column of side b is cast."""
         text = f"g.{quoted(name)}"
         if side == "a":
             return text
@@ -158,7 +158,7 @@ class _Values:
         if isinstance(node, exp.Filter):
             _refuse("FILTER", "Write the condition inside: SUM(CASE WHEN condition THEN x END).", node.this)
         if isinstance(node, exp.Star):
-            _refuse("* of groups", "Write the key columns and aggregates out.", node)
+            _refuse("* of groups", "Name the key columns and aggregates one by one.", node)
         if not isinstance(node, exp.Anonymous):
             return node
         function = node.name.upper()
@@ -166,13 +166,16 @@ class _Values:
             length_us = int(node.expressions[0].name)
             if length_us != self.tumble_us:
                 _refuse(
-                    "TUMBLE that differs from the one in GROUP BY", "Write the length as in GROUP BY.", node
+                    "TUMBLE that differs from the one in GROUP BY",
+                    "Write TUMBLE with the length that it has in GROUP BY.",
+                    node,
                 )
             return _placeholder(node, TUMBLE, "timestamp")
         if function in _SUPPORTED:
             return self._aggregate(node, function)
         if function in AGGREGATES:
-            _refuse(f"the aggregate {function}", f"There are {', '.join(_SUPPORTED)}.", node)
+            hint = f"The supported aggregates are {', '.join(_SUPPORTED)}."
+            _refuse(f"the aggregate {function}", hint, node)
         return node
 
     def _aggregate(self, node: exp.Anonymous, function: str) -> exp.Expr:
@@ -189,13 +192,13 @@ class _Values:
         if function in ("SUM", "AVG"):
             decimal = decimal_parts(value.type)
             if not is_numeric(value.type):
-                _refuse(f"{function} of {value.type}", "Give it a number.", argument)
+                _refuse(f"{function} of {value.type}", "Use a numeric argument.", argument)
             if decimal is not None and decimal[0] > _MOST_SUMMED_DIGITS:
                 scale = min(decimal[1], _MOST_SUMMED_DIGITS)
                 _refuse(
                     f"{function} of {value.type}",
-                    f"Write CAST(x AS DECIMAL({_MOST_SUMMED_DIGITS},{scale})), so that the sum has room, "
-                    "or CAST(x AS DOUBLE).",
+                    f"Write CAST(x AS DECIMAL({_MOST_SUMMED_DIGITS},{scale})), so that the sum does not "
+                    "overflow, or CAST(x AS DOUBLE).",
                     argument,
                 )
         found = Aggregate(cast("AggregateFunction", function.lower()), value.sql, value.type)
@@ -232,10 +235,11 @@ def _check_form(statement: Statement, keys: Sequence[tuple[str, str]]) -> None:
 def _tumble(
     statement: Statement, scope: Scope, names: _Values, clocks: Mapping[SideName, Clock]
 ) -> int | None:
-    """Return the length of the intervals in µs; check that GROUP BY names the join key and nothing else.
+    """Return the length of TUMBLE in µs, or None without TUMBLE; check the columns of GROUP BY.
 
-    Without TUMBLE it is None. In this case, one stream must be able to close keys, and all windows must be
-    time windows, because windows of rows do not use closed keys.
+    Apart from TUMBLE, GROUP BY must name exactly the columns of the join key. Without TUMBLE, punctuations of
+    one stream must be able to close the key, and all windows must be time windows, because windows of rows do
+    not use closed keys.
     """
     lengths: list[int] = []
     there: set[int] = set()
@@ -244,7 +248,7 @@ def _tumble(
         if isinstance(plain, exp.Anonymous) and plain.name.upper() == cql.TUMBLE:
             lengths.append(int(plain.expressions[0].name))
             if len(lengths) > 1:
-                _refuse("a second TUMBLE", "Write it once.", node)
+                _refuse("a second TUMBLE", "Write TUMBLE once.", node)
             continue
         key = names.key(plain) if isinstance(plain, exp.Column) else None
         if key is None:
@@ -291,7 +295,7 @@ def _refuse_ungrouped(
 ) -> None:
     """Refuse aggregates, TUMBLE and HAVING of a query without GROUP BY."""
     if having is not None:
-        _refuse("HAVING without GROUP BY", f"Write {_example(scope, keys)} before it.", having)
+        _refuse("HAVING without GROUP BY", f"Write {_example(scope, keys)} before HAVING.", having)
     for part in parts:
         for node in part.find_all(exp.Anonymous):
             name = node.name.upper()

@@ -1,7 +1,7 @@
 """The select list: result columns, their names and types.
 
 A plain column keeps its name. If both streams have a column of this name, or results reserve the name, it
-becomes ``alias_column``. An expression without AS is named ``col<position>``.
+is renamed to ``alias_column``. An expression without AS is named ``col<position>``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from planner.expressions.types.typed import Typed
 from planner.sql.scopes.scope import Scope, SideName, SideScope
 from planner.sql.statement import Statement
 
-#: Columns that all results have.
+#: Names of columns that all results have.
 RESERVED = frozenset({"_event_time"})
 #: Placeholder for the ``_punctuation`` column until the key is known (``planner.bind.announcing``).
 _ANNOUNCED = Typed("NULL", "string")
@@ -44,11 +44,11 @@ def bind_outputs(
 
     Args:
         statement: The query.
-        scope: Its names.
+        scope: Names that the query may use.
         null_side: Side whose columns are NULL in every result.
 
     Raises:
-        InvalidOutput: Two columns have one name, or a column has a reserved name or no type.
+        InvalidOutput: Two result columns have the same name, or one has a reserved name or no type.
     """
     items: list[OutputItem] = []
     for node in statement.select:
@@ -63,7 +63,7 @@ def outputs_of(items: Sequence[OutputItem]) -> tuple[Output, ...]:
     """Return result columns from items that have their final names.
 
     Raises:
-        InvalidOutput: Two columns have one name, or a column has a reserved name.
+        InvalidOutput: Two result columns have the same name, or one has a reserved name.
     """
     seen: dict[str, str] = {}
     for item in items:
@@ -72,12 +72,12 @@ def outputs_of(items: Sequence[OutputItem]) -> tuple[Output, ...]:
         if folded in RESERVED or reserved or not folded:
             raise InvalidOutput(
                 f'result column name "{item.name}" is reserved',
-                hint="Write another name behind AS.",
+                hint="Write another name after AS.",
                 at=item.at,
             )
         if folded in seen:
             raise InvalidOutput(
-                f'result column "{item.name}" appears twice', hint="Write another name behind AS.", at=item.at
+                f'result column "{item.name}" appears twice', hint="Write another name after AS.", at=item.at
             )
         seen[folded] = item.name
     return tuple(
@@ -87,7 +87,7 @@ def outputs_of(items: Sequence[OutputItem]) -> tuple[Output, ...]:
 
 
 def is_announcement(node: exp.Expr, sides: Sequence[SideScope]) -> bool:
-    """Return whether an entry of the select list requests result punctuations, not a column."""
+    """Return whether an entry of the select list is ``_punctuation``, and no stream has such a column."""
     plain = node.unnest()
     return (
         isinstance(plain, exp.Column)
@@ -98,7 +98,7 @@ def is_announcement(node: exp.Expr, sides: Sequence[SideScope]) -> bool:
 
 
 def _items(node: exp.Expr, scope: Scope, position: int, null_side: SideName | None) -> list[OutputItem]:
-    """Return the columns of one entry of the select list."""
+    """Return the result columns that one entry of the select list makes."""
 
     def compiled(part: exp.Expr) -> Typed:
         value = typed_output(compile_expression(part, scope), part)
@@ -140,12 +140,12 @@ def _refuse_star_options(star: exp.Star) -> None:
     options = [name for name in ("except_", "replace", "rename", "ilike") if star.args.get(name)]
     if options:
         raise InvalidOutput(
-            "* with EXCEPT, REPLACE or RENAME is not supported", hint="Write the columns out.", at=star
+            "* with EXCEPT, REPLACE or RENAME is not supported", hint="Name the columns one by one.", at=star
         )
 
 
 def typed_output(value: Typed, node: exp.Expr) -> Typed:
-    """Check that a column can have the type of the value."""
+    """Return the value; raise InvalidOutput if a result column cannot have its type."""
     if value.type == "interval":
         raise InvalidOutput(
             "an interval cannot be a result column",

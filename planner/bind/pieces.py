@@ -1,4 +1,4 @@
-"""Conjuncts of a query's conditions, and recognition of a join key by its form."""
+"""Conjuncts of a query's conditions, and recognition of conjuncts that equate two columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from planner.sql.scopes.scope import Scope
 
 
 def pieces(conditions: Iterable[exp.Expr], scope: Scope) -> list[exp.Expr]:
-    """Return the conjuncts of conditions; also type-check the parts that the optimizer drops."""
+    """Return the conjuncts of conditions; type-check conditions from which the optimizer may drop parts."""
     found = []
     for written in conjuncts(conditions):
         parts = distributed(written)
@@ -23,7 +23,7 @@ def pieces(conditions: Iterable[exp.Expr], scope: Scope) -> list[exp.Expr]:
 
 
 def key_columns(node: exp.Expr, scope: Scope) -> tuple[str, str] | None:
-    """Return (column of a, column of b) if a conjunct equates two columns; otherwise None."""
+    """Return (column of a, column of b) if a conjunct equates a column of each side, otherwise None."""
     if not isinstance(node, exp.EQ):
         return None
     left, right = node.this.unnest(), node.expression.unnest()

@@ -1,15 +1,15 @@
-"""Replacement of parts of a CQL text: windows, filters and select list.
+"""Replacement of parts of a query's CQL text: windows, filters and select list.
 
-The text is parsed and written again in one standard form:
+The text is parsed and then written in one standard form:
 
     SELECT <list> FROM A [RANGE 30 SECONDS] AS a, B [NOW] AS b WHERE <condition> AND <condition> ...
 
 Outer, semi and anti joins are written as JOIN ... ON, or as [NOT] EXISTS if the query used EXISTS.
 
-Windows follow the streams. Conditions on event times that only express a window are dropped; other conditions
-on event times stay. The conditions are taken from the form that ``bind.bind`` sees: NOT is pushed inwards,
-and AND is split. The old and the new text are both bound, to check that nothing else has changed. A text that
-cannot be rewritten without other changes is refused.
+Each window is written after its stream. Conditions on event times that only express a window are dropped;
+other conditions on event times stay. Conditions are written in the form in which ``bind.bind`` uses them: NOT
+is pushed inwards, and AND is split. Then the old and the new text are both bound, and the change is refused
+if anything else in the query has changed.
 """
 
 from __future__ import annotations
@@ -56,11 +56,9 @@ class _Pieces:
     """The conditions of a query, without bounds on event times that only express a window.
 
     Attributes:
-        filters: Conditions on one side alone that are its filter, if the join does not check rows for
-            matches.
-        on: All other conditions that define a match; unless the join is inner, these are all conditions in ON
-            or inside EXISTS.
-        where: Conditions in WHERE, if the join checks rows for matches.
+        filters: Conditions on one side alone, by side, in an inner join; otherwise empty.
+        on: In an inner join, all other conditions. In any other join, the conditions in ON or inside EXISTS.
+        where: Conditions in WHERE, unless the join is inner.
     """
 
     filters: Mapping[SideName, list[exp.Expr]]
@@ -73,16 +71,16 @@ def rewrite(cql: str, streams: Mapping[str, Stream], parts: QueryParts) -> str:
     """Return a query's text with some parts replaced.
 
     Args:
-        cql: A text that binds.
+        cql: CQL text of a query, which ``bind`` accepts.
         streams: Registered streams by name.
         parts: New parts; at least one.
 
     Returns:
-        A text that means the same as ``cql`` except in these parts.
+        A CQL text that has the same meaning as ``cql`` except for the new parts.
 
     Raises:
-        InvalidInput: A part is invalid, or cannot be replaced without changing other parts; ``path`` names
-            the part.
+        InvalidInput: A new part is invalid, or the query would also change in other parts. The error's
+            ``path`` names the new part.
     """
     before = bind(cql, streams)
     if before.left is not None:
@@ -148,8 +146,8 @@ def _asked(
 ) -> str:
     """Return FROM and WHERE of an outer, semi or anti join.
 
-    The filter of a preserved side is in WHERE, and the filter of the side that is not preserved in ON. In a
-    semi join, the filter of the preserved side may be in either.
+    The filter of a preserved side is written in WHERE, and the filter of the other side in ON. In a semi
+    join, the old text may also have the filter of the preserved side in ON.
     """
     on, where = list(given.on), list(given.where)
     for side, conditions in filters.items():
@@ -170,7 +168,7 @@ def _asked(
     matches = _using(statement) or f"ON {' AND '.join(_written(part) for part in on)}"
     if statement.using and on:
         raise NotRewritable(
-            "USING has no place for a condition", hint="Send the whole query as cql, with ON."
+            "a filter cannot be added to a join with USING", hint="Send the whole query as cql, with ON."
         )
     return f"{sources[0]} {side_word}{kind_word} JOIN {sources[1]} {matches}{_clause(' WHERE ', where)}"
 
@@ -184,7 +182,7 @@ def _clause(word: str, conditions: Sequence[exp.Expr]) -> str:
 
 
 def _pieces(scope: Scope, statement: Statement, meaning: JoinMeaning) -> _Pieces:
-    """Sort the conditions in the same way as the binder."""
+    """Sort the conditions of the old text as ``bind.bind`` does."""
     where = [] if meaning.kind == "inner" else pieces(statement.where, scope)
     found = _Pieces({"a": [], "b": []}, [], where)
     has_key = bool(statement.using) or any(
@@ -206,7 +204,7 @@ def _pieces(scope: Scope, statement: Statement, meaning: JoinMeaning) -> _Pieces
 
 
 def _new_windows(scope: Scope, parts: QueryParts) -> dict[SideName, int]:
-    """Return the new windows, µs."""
+    """Return the length of each new window in µs, by side."""
     windows: dict[SideName, int] = {}
     for name, text in parts.windows.items():
         with error_path("window") if name == BOTH else error_path("window", name):
@@ -219,7 +217,7 @@ def _new_windows(scope: Scope, parts: QueryParts) -> dict[SideName, int]:
 
 
 def _length(text: str) -> int:
-    """Return a window's length, µs."""
+    """Return the length of a window in µs."""
     words = text.strip().upper().removeprefix("RANGE ").strip()
     if words == "NOW":
         return 1
@@ -237,7 +235,7 @@ def _length(text: str) -> int:
 
 
 def _new_filters(scope: Scope, parts: QueryParts) -> dict[SideName, list[exp.Expr]]:
-    """Return the conditions of the new filters."""
+    """Return the conditions of each new filter, by side; no conditions if the filter is removed."""
     filters: dict[SideName, list[exp.Expr]] = {}
     for name, text in parts.filters.items():
         with error_path("filter", name):
@@ -269,7 +267,7 @@ def _filter(text: str, scope: Scope, side: SideScope) -> list[exp.Expr]:
             )
         alias = exp.to_identifier(side.alias, quoted=_name(side.alias) != side.alias)
         if table is not None:
-            alias.meta.update(table.meta)  # its place in the text
+            alias.meta.update(table.meta)  # errors locate the alias at this place in the text
         column.set("table", alias)
     parts = pieces([condition], scope)
     for piece in parts:
@@ -282,7 +280,7 @@ def _filter(text: str, scope: Scope, side: SideScope) -> list[exp.Expr]:
 
 
 def _side_named(scope: Scope, name: str) -> SideScope:
-    """Return the side that a name means: an alias, or a stream that only one side reads."""
+    """Return the side that a name denotes: an alias, or the name of a stream that only one side reads."""
     for by in ("alias", "stream"):
         found = [
             side
@@ -296,7 +294,7 @@ def _side_named(scope: Scope, name: str) -> SideScope:
 
 
 def _select_list(select: str | tuple[str, ...]) -> str:
-    """Return a select list, after checking that the text contains nothing else."""
+    """Return the text of a select list; raise CqlSyntaxError if it contains anything else, such as FROM."""
     items = [select] if isinstance(select, str) else list(select)
     texts = []
     for i, item in enumerate(items):
@@ -327,12 +325,12 @@ def _check(
     *,
     selected: bool,
 ) -> None:
-    """Refuse a new text whose meaning differs from the request."""
+    """Refuse a new text whose meaning differs from the old text in more than the requested parts."""
     for name in ("a", "b"):
         side: SideName = "a" if name == "a" else "b"
         old, new = _bound_side(before, side), _bound_side(after, side)
         if (new.stream_id, new.alias) != (old.stream_id, old.alias):
-            raise NotRewritable("the query would read other streams", hint="Send the whole query as cql.")
+            raise NotRewritable("the new text would read other streams", hint="Send the whole query as cql.")
         if new.window_us != windows[side]:
             raise NotRewritable(
                 f'the window of "{new.alias}" cannot be replaced alone',
@@ -354,7 +352,7 @@ def _check(
 
 
 def _groups(query: Query) -> tuple[int | None, str | None] | None:
-    """Return the part of a query's grouping that does not depend on the select list."""
+    """Return the interval and HAVING of a query's groups, which do not depend on the select list."""
     return None if query.grouping is None else (query.grouping.tumble_us, query.grouping.having)
 
 

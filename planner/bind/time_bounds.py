@@ -1,8 +1,8 @@
 """Bounds on the distance of two event times, found in predicates (Flink's and Spark's window joins).
 
-With d = T_b - T_a, µs, a conjunct such as ``b.ts <= a.ts + INTERVAL '5' MINUTE`` means d <= 300000000. Both
-sides of a comparison are linear in T_a and T_b. If T_a and T_b have opposite signs in the difference of both
-sides, the comparison bounds d.
+With d = T_b - T_a in µs, a conjunct such as ``b.ts <= a.ts + INTERVAL '5' MINUTE`` means d <= 300000000.
+If both sides of a comparison are linear in T_a and T_b, and T_a and T_b have coefficients 1 and -1 in the
+difference of the two sides, the comparison bounds d.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The closed interval [low_us, high_us] of d = T_b - T_a; None is unbounded.
+    """Closed interval [low_us, high_us] of distances d = T_b - T_a.
 
     Attributes:
-        low_us: Least distance.
-        high_us: Greatest distance.
+        low_us: Least distance in µs, or None if there is no lower bound.
+        high_us: Greatest distance in µs, or None if there is no upper bound.
     """
 
     low_us: int | None = None
     high_us: int | None = None
 
     def intersected(self, other: Bounds) -> Bounds:
-        """Return the distances in both.
+        """Return the distances that are in both intervals.
 
         >>> Bounds(None, 5).intersected(Bounds(-3, 9))
         Bounds(low_us=-3, high_us=5)
@@ -48,7 +48,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class _Linear:
-    """a * T_a + b * T_b + us."""
+    """The linear form a * T_a + b * T_b + us, in µs."""
 
     a: int = 0
     b: int = 0
@@ -59,7 +59,7 @@ class _Linear:
 
 
 def time_bounds(node: exp.Expr, scope: Scope) -> Bounds | None:
-    """Return the bounds that a conjunct sets on d; None if it sets no bounds."""
+    """Return the bounds that a conjunct sets on d, or None if it sets no bounds."""
     if not isinstance(node, _COMPARISONS):
         return None
     left, right = _linear(node.this, scope), _linear(node.expression, scope)
@@ -68,7 +68,7 @@ def time_bounds(node: exp.Expr, scope: Scope) -> Bounds | None:
     zero = left.plus(right, -1)
     if (zero.a, zero.b) not in ((-1, 1), (1, -1)):
         return None
-    # d + us OP 0, or -d + us OP 0 with the operator mirrored.
+    # The conjunct is d + us OP 0, or -d + us OP 0. The second form means d - us OP 0 with OP mirrored.
     at = -zero.us * zero.b
     if isinstance(node, exp.EQ):
         return Bounds(at, at)
@@ -88,12 +88,12 @@ def compares_times(node: exp.Expr, scope: Scope) -> bool:
 
 
 def months_in(node: exp.Expr) -> exp.Interval | None:
-    """Return the first interval of months or years, which have no fixed length; None if there is none."""
+    """Return the first interval of months or years, which have no fixed length, or None without one."""
     return next((found for found in node.find_all(exp.Interval) if found.meta["duration"].months), None)
 
 
 def _linear(node: exp.Expr, scope: Scope) -> _Linear | None:
-    """Return an expression over event times and interval literals as a linear form."""
+    """Return an expression over event times and intervals as a linear form, or None if it is not linear."""
     if isinstance(node, exp.Paren):
         return _linear(node.this, scope)
     if isinstance(node, exp.Interval):

@@ -1,4 +1,4 @@
-"""Typed expressions: columns, constants, operators and functions, with the DuckDB text of each.
+"""Compiler of CQL expressions: types are checked, and each expression is written as DuckDB text.
 
 Doors: comparisons, expressions, functions.
 """

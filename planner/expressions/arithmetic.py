@@ -26,7 +26,7 @@ _SYMBOLS: dict[type[exp.Expr], str] = {
 #: Widest decimal that DuckDB keeps in 64 bits.
 _SHORT_PRECISION = 18
 
-#: (left, symbol, right) -> result, for operands that are not both numbers; DuckDB's rules.
+#: Result type by (left type, operator, right type) for operands that are not both numbers, as in DuckDB.
 _TIME_RESULTS = {
     ("timestamp", "+", "interval"): "timestamp",
     ("interval", "+", "timestamp"): "timestamp",
@@ -62,7 +62,7 @@ def binary(compiler: Compiler, node: exp.Binary) -> Typed:
 
 
 def apply(compiler: Compiler, node: exp.Expr, symbol: str, left: Typed, right: Typed) -> Typed:
-    """Compile an operator over compiled operands."""
+    """Compile an arithmetic operator whose operands are compiled already."""
     if left.type == right.type == "null":
         return Typed("NULL", "null")
     left, right = _typed_null(left, right), _typed_null(right, left)
@@ -77,7 +77,7 @@ def apply(compiler: Compiler, node: exp.Expr, symbol: str, left: Typed, right: T
 
 
 def _typed_null(value: Typed, other: Typed) -> Typed:
-    """A NULL operand takes the other's type."""
+    """Return an operand; NULL gets the type of the other operand."""
     if value.type != "null":
         return value
     type_ = "interval" if other.type == "timestamp" else "int" if other.type == "date" else other.type
@@ -124,13 +124,13 @@ def _numbers(compiler: Compiler, node: exp.Expr, symbol: str, left: Typed, right
 
 
 def _product(compiler: Compiler, node: exp.Expr, left: Typed, right: Typed) -> Typed:
-    """Multiply exactly, in a type that holds every product, up to 38 digits."""
+    """Compile an exact product; its type has room for every product, up to 38 digits."""
     p1, s1 = ct.as_decimal(left.type) or (0, 0)
     p2, s2 = ct.as_decimal(right.type) or (0, 0)
     precision, scale = min(p1 + p2, ct.MAX_PRECISION), s1 + s2
     if scale > ct.MAX_PRECISION:
         compiler.mismatch(
-            f"{left.type} * {right.type} needs {scale} digits behind the point",
+            f"{left.type} * {right.type} needs {scale} digits after the point",
             "Cast one side: CAST(x AS DOUBLE).",
             node,
         )
@@ -143,7 +143,7 @@ def _product(compiler: Compiler, node: exp.Expr, left: Typed, right: Typed) -> T
 
 
 def _decimals(symbol: str, left: Typed, right: Typed) -> Typed:
-    """Add, subtract or take the remainder exactly, in a type that holds every result, up to 38 digits."""
+    """Compile an exact sum, difference or remainder; its type has room for every result, up to 38 digits."""
     columns = columns_of((left, right))
     p1, s1 = ct.as_decimal(left.type) or (0, 0)
     p2, s2 = ct.as_decimal(right.type) or (0, 0)

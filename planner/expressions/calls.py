@@ -27,11 +27,11 @@ from planner.expressions.text_length import MAX_TEXT, grows, longest_text
 from planner.expressions.types import column_types as ct
 from planner.expressions.types.typed import Compiler, Handlers, Typed, cast_to, columns_of
 
-#: Compiles a function whose form depends on the types of its arguments.
+#: Compiles calls of a function whose SQL depends on the types of the arguments.
 Special = Callable[[Compiler, exp.Expr, Sequence[exp.Expr]], Typed]
 
 _MAX_COUNT = 10_000
-#: Groups of a regular expression that DuckDB can extract.
+#: Highest number of a group in a regular expression that DuckDB can extract.
 _MAX_GROUP = 9
 
 
@@ -45,9 +45,8 @@ def call_named(compiler: Compiler, node: exp.Expr, name: str, arguments: Sequenc
 
     Raises:
         UnknownFunction: No function has that name.
-        UnsupportedCql: The function is an aggregate, or gives another result when the same batch is run
-            again.
-        TypeMismatch: The function does not take these arguments.
+        UnsupportedCql: The function is an aggregate, or its result can differ when a batch is repeated.
+        TypeMismatch: The function does not take this number of arguments, or arguments of these types.
     """
     upper = name.upper()
     special = _SPECIAL.get(upper)
@@ -92,12 +91,12 @@ def _refuse_function(compiler: Compiler, node: exp.Expr, name: str) -> NoReturn:
 
 
 def known_functions() -> list[str]:
-    """Return the names of all functions, in order."""
+    """Return the names of all functions, sorted."""
     return sorted({*FUNCTIONS, *_SPECIAL})
 
 
 def argument(compiler: Compiler, node: exp.Expr, name: str, kind: str) -> Typed:
-    """Compile an argument and check that the function takes it."""
+    """Compile an argument; raise TypeMismatch if the function does not take its type."""
     if kind in ("unit", "count", "group", "pattern"):
         return _literal_argument(compiler, node, name, kind)
     value = compiler.compile(node)
@@ -105,7 +104,8 @@ def argument(compiler: Compiler, node: exp.Expr, name: str, kind: str) -> Typed:
         return value if kind in ("any", "alike") else cast_to(value, _NULL_AS.get(kind, kind))
     if kind in ("any", "alike"):
         if value.type == "interval":
-            compiler.mismatch(f"{name.lower()} takes no interval", "Write epoch_us of both times.", node)
+            hint = "Subtract epoch_us of the two times instead."
+            compiler.mismatch(f"{name.lower()} takes no interval", hint, node)
         return value
     if kind in ("timestamp", "date") and value.literal is not None:
         value = time_literal(value.literal, kind) or value
@@ -121,7 +121,7 @@ def argument(compiler: Compiler, node: exp.Expr, name: str, kind: str) -> Typed:
         wanted = {"double": "a number", "number": "a number", "integer": "a whole number", "string": "a text"}
         compiler.mismatch(
             f"{name.lower()} takes {wanted.get(kind, 'a ' + kind)}, not {value.type}",
-            f"Cast it: CAST(x AS {_NULL_AS.get(kind, kind).replace('string', 'VARCHAR').upper()}).",
+            f"Cast the argument: CAST(x AS {_NULL_AS.get(kind, kind).replace('string', 'VARCHAR').upper()}).",
             node,
         )
     return cast_to(value, kind) if kind in ("double", "timestamp", "bigint") else value
@@ -138,7 +138,7 @@ def _literal_argument(compiler: Compiler, node: exp.Expr, name: str, kind: str) 
     if kind == "pattern":
         if value.literal is None:
             compiler.mismatch(
-                f"{name.lower()} takes a literal pattern", "Write it in quotes: '^A[0-9]+$'.", node
+                f"{name.lower()} takes a literal pattern", "Write the pattern in quotes: '^A[0-9]+$'.", node
             )
         if (wrong := pattern_error(value.literal)) is not None:
             compiler.mismatch(
@@ -147,20 +147,21 @@ def _literal_argument(compiler: Compiler, node: exp.Expr, name: str, kind: str) 
         return value
     most = _MAX_GROUP if kind == "group" else _MAX_COUNT
     if value.columns or not value.sql.isdigit() or int(value.sql) > most:
-        compiler.mismatch(f"{name.lower()} takes a literal whole number", f"Write 0 to {most}.", node)
+        hint = f"Write a number from 0 to {most}."
+        compiler.mismatch(f"{name.lower()} takes a literal whole number", hint, node)
     return value
 
 
 def pattern_error(pattern: str) -> str | None:
-    """Return the error in a regular expression; None if there is none.
+    """Return a description of the error in a regular expression, or None if it is valid.
 
     DuckDB compiles a constant pattern before it evaluates the expression, so TRY does not catch an error in
     the pattern. The pattern must therefore be valid in both DuckDB's RE2 and Python's ``re``.
     """
     if re.search(r"\(\?[<!=#(P]|\\[1-9ZkgG]|\+\+|\*\+|\?\+|\}\+", pattern):
-        return "look-around, back-references, named groups and possessive repeats are not known"
+        return "look-around, back-references, named groups and possessive repeats are not supported"
     if any(int(n) > 1000 for n in re.findall(r"\{(\d+)|,(\d+)\}", pattern) for n in n if n):
-        return "a repeat of more than 1000 is not known"
+        return "a repeat of more than 1000 is not supported"
     try:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
@@ -169,7 +170,7 @@ def pattern_error(pattern: str) -> str | None:
 
 
 def unit(compiler: Compiler, node: exp.Expr, name: str, extract: bool = False) -> str:
-    """Return a unit of time, written as a word or as a text."""
+    """Return the unit of time that an argument names, written as a word or as a quoted text."""
     written = node.name if isinstance(node, exp.Column | exp.Var | exp.Literal) else ""
     found = UNITS.get(written.lower()) or UNITS.get(written.lower().removesuffix("s"))
     known = [u for u in dict.fromkeys(UNITS.values()) if extract or u not in EXTRACT_ONLY]
@@ -182,7 +183,7 @@ def unit(compiler: Compiler, node: exp.Expr, name: str, extract: bool = False) -
     return found or ""
 
 
-# Functions whose form depends on the type
+# Functions whose SQL depends on the types of the arguments
 
 
 def _one(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr], name: str) -> Typed:
@@ -236,7 +237,7 @@ def modulo(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr]) ->
 
 
 def replaced(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr]) -> Typed:
-    """Compile REPLACE(text, part, to); NULL where the text would get very long."""
+    """Compile REPLACE(text, part, to); the result is NULL if it could be longer than ``MAX_TEXT``."""
     if len(arguments) != 3:
         wrong_count(compiler, node, "replace", "3", arguments)
     if longest_text(node) > MAX_TEXT:

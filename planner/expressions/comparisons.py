@@ -1,4 +1,4 @@
-"""Conditions: comparisons, AND, OR, NOT, IN, LIKE, IS."""
+"""Compilation of conditions: comparisons, AND, OR, NOT, IN, LIKE, IS."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _SYMBOLS: dict[type[exp.Expr], str] = {
     exp.NullSafeEQ: "IS NOT DISTINCT FROM",
     exp.NullSafeNEQ: "IS DISTINCT FROM",
 }
-#: Whether NULL equals NULL, by operator.
+#: For each operator that compares NULL as a value: whether it is TRUE if both operands are NULL.
 _DISTINCT = {"IS NOT DISTINCT FROM": True, "IS DISTINCT FROM": False}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _LIKE: dict[type[exp.Expr], str] = {exp.Like: "LIKE", exp.ILike: "ILIKE"}
 
 
 def comparison(compiler: Compiler, node: exp.Binary) -> Typed:
-    """Compile a comparison, with a constant on the right.
+    """Compile a comparison; a constant is written on the right.
 
     10 < v -> "v" > 10
     v = .20 -> "v" = 0.2
@@ -71,10 +71,10 @@ def _condition(sql: str, parts: Iterable[Typed], predicate: Condition) -> Typed:
 
 
 def comparable(compiler: Compiler, node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
-    """Return both values in comparable types; a text literal beside a date or time is read as one.
+    """Return both values in comparable types; a text literal compared with a date or time is read as one.
 
     Raises:
-        TypeMismatch: The types do not compare.
+        TypeMismatch: Values of these types cannot be compared.
     """
     left, right = _as_time(compiler, node, left, right), _as_time(compiler, node, right, left)
     left, right = _as_number(compiler, node, left, right), _as_number(compiler, node, right, left)
@@ -83,8 +83,8 @@ def comparable(compiler: Compiler, node: exp.Expr, left: Typed, right: Typed) ->
         compiler.mismatch(
             f"{left.type} does not compare with {right.type}", _comparison_hint(left, right), node
         )
-    # DuckDB would widen the values, too, but it raises an error for a date beyond the timestamp range and for
-    # decimals of more than 38 digits.
+    # DuckDB would also widen the values, but it would raise an error for a date outside the timestamp range
+    # and for decimals of more than 38 digits.
     if common == "timestamp" or (common == "double" and "double" not in (left.type, right.type)):
         return _widened(left, common), _widened(right, common)
     return left, right
@@ -98,11 +98,11 @@ def _widened(value: Typed, type_: str) -> Typed:
 
 
 def _as_number(compiler: Compiler, node: exp.Expr, value: Typed, other: Typed) -> Typed:
-    """Write equal number literals in one form, such as 0.2, .20 and 2e-1 compared with a double.
+    """Return a number literal in one form for all equal literals, such as 0.2, .20 and 2e-1.
 
-    In a comparison with a double, a literal of at most 15 digits is a decimal: DuckDB converts the decimal to
-    the same double, and comparisons with integers and short decimals give the same result for both. Longer
-    decimals are cast, as DuckDB does.
+    In a comparison with a double, a literal of at most 15 digits is written as a decimal: DuckDB converts it
+    to the same double, and compares integers and short decimals with it as with the double. Longer decimals
+    are cast to double, as DuckDB does.
     """
     found = value.constant
     if "double" not in (value.type, other.type) or not ct.is_numeric(other.type):
@@ -121,7 +121,7 @@ def _as_number(compiler: Compiler, node: exp.Expr, value: Typed, other: Typed) -
 
 
 def _as_time(compiler: Compiler, node: exp.Expr, value: Typed, other: Typed) -> Typed:
-    """Read a text literal as a date or timestamp, the type of the value that it is compared with."""
+    """Return a text literal as a date or timestamp if it is compared with one; other values are unchanged."""
     if value.literal is None or not ct.is_time(other.type):
         return value
     type_ = "date" if other.type == "date" and is_date_text(value.literal) else "timestamp"
@@ -167,7 +167,7 @@ def condition(compiler: Compiler, node: exp.Expr, of: str) -> Typed:
 
 
 def connected(compiler: Compiler, node: exp.Connector) -> Typed:
-    """Compile a chain of AND or OR; each part appears once, in the order of their texts.
+    """Compile a chain of AND or OR; each part is written once, and parts are sorted by text.
 
     i > 1 AND f AND i > 1 -> "f" AND "i" > 1
     """
@@ -177,7 +177,7 @@ def connected(compiler: Compiler, node: exp.Connector) -> Typed:
 
 
 def conjunction(parts: list[Typed], word: str = "AND") -> Typed:
-    """Connect conditions with AND or OR; each appears once, in the order of their texts."""
+    """Connect conditions with AND or OR; each condition is written once, sorted by text."""
     by_text = {part.condition: part for part in parts}
     if len(by_text) == 1:
         return replace(parts[0], columns=columns_of(parts))
@@ -187,7 +187,7 @@ def conjunction(parts: list[Typed], word: str = "AND") -> Typed:
 
 
 def negation(compiler: Compiler, node: exp.Not) -> Typed:
-    """Compile NOT, pushed inwards as far as possible.
+    """Compile NOT; it is pushed inwards as far as possible.
 
     NOT (v <= 10 OR f) -> "v" > 10 AND (NOT "f")
     NOT s LIKE 'a%' -> "s" NOT LIKE 'a%'
@@ -237,7 +237,7 @@ def is_test(compiler: Compiler, node: exp.Is, negated: bool = False) -> Typed:
 
 
 def membership(compiler: Compiler, node: exp.In, negated: bool = False) -> Typed:
-    """Compile [NOT] IN over a list; each value appears once, in ascending order.
+    """Compile [NOT] IN over a list; each value is written once, in ascending order.
 
     i IN (3, 1, 2, 1) -> "i" IN (1, 2, 3)
     """
@@ -249,8 +249,8 @@ def membership(compiler: Compiler, node: exp.In, negated: bool = False) -> Typed
         comparable(compiler, item_node, value, item)
         for item_node, item in zip(node.expressions, items, strict=True)
     ]
-    # DuckDB compares all values of the list in one type, which may be wider than the type of a single
-    # comparison.
+    # DuckDB compares all values of the list in one type, which may be wider than the type in which it would
+    # compare one of them alone.
     types = {value.type, *(right.type for _, right in pairs)}
     common = reduce(lambda wide, type_: ct.common_type(wide, type_) or wide, sorted(types))
     left, rights = value, [right for _, right in pairs]
@@ -264,7 +264,7 @@ def membership(compiler: Compiler, node: exp.In, negated: bool = False) -> Typed
 
 
 def like(compiler: Compiler, node: exp.Like | exp.ILike | exp.Escape, negated: bool = False) -> Typed:
-    """Compile [NOT] LIKE or ILIKE, with ESCAPE or without.
+    """Compile [NOT] LIKE or ILIKE, with or without ESCAPE.
 
     s LIKE 'a!%' ESCAPE '!' -> "s" LIKE 'a!%' ESCAPE '!'
     """
@@ -274,7 +274,7 @@ def like(compiler: Compiler, node: exp.Like | exp.ILike | exp.Escape, negated: b
     for part, part_node in ((value, inner.this), (pattern, inner.expression)):
         if part.type not in ("string", "null"):
             compiler.mismatch(
-                f"LIKE takes a text, not {part.type}", "Cast it: CAST(x AS VARCHAR).", part_node
+                f"LIKE takes a text, not {part.type}", "Cast the value: CAST(x AS VARCHAR).", part_node
             )
     value, pattern = cast_to(value, "string"), cast_to(pattern, "string")
     rest = pattern.operand
@@ -283,7 +283,7 @@ def like(compiler: Compiler, node: exp.Like | exp.ILike | exp.Escape, negated: b
     escape = compiler.compile(node.expression)
     if escape.literal is None or len(escape.literal) != 1:
         compiler.refuse("ESCAPE with other than one character", "Write ESCAPE '!'.", node.expression)
-    # DuckDB refuses a pattern that ends with the escape character, and TRY does not catch that.
+    # DuckDB raises an error for a pattern that ends with the escape character, and TRY does not catch it.
     if pattern.literal is None:
         compiler.refuse("ESCAPE with a pattern that is not a literal", "Write LIKE 'a!%' ESCAPE '!'.", node)
     if pattern.literal.replace(escape.literal * 2, "").endswith(escape.literal):

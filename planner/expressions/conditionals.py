@@ -1,4 +1,4 @@
-"""Choice among values: CASE, IF, NULLIF, and the common type that COALESCE and other functions need, too."""
+"""Compilation of CASE, IF and NULLIF, and conversion of several values to their common type."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def wrong_count(
 
 
 def alike(compiler: Compiler, node: exp.Expr, values: Sequence[Typed]) -> list[Typed]:
-    """Return values in the one type to which all of them widen."""
+    """Return the values converted to the common type to which all of them widen."""
     times = [value.type for value in values if ct.is_time(value.type)]
     if times:
         values = [_as_time(value, max(times)) for value in values]
@@ -36,7 +36,7 @@ def alike(compiler: Compiler, node: exp.Expr, values: Sequence[Typed]) -> list[T
             compiler.mismatch(
                 f"{common if wider is None else value.type} and {value.type} have no common type"
                 if wider is None
-                else "an interval cannot be a value here",
+                else "an interval cannot be one of these values",
                 "Cast one side: CAST(x AS type).",
                 node,
             )
@@ -78,7 +78,7 @@ def null_if(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr]) -
 
 
 def case(compiler: Compiler, node: exp.Case) -> Typed:
-    """Compile CASE, with an operand or without.
+    """Compile CASE, with or without an operand.
 
     CASE i WHEN 1 THEN 'a' ELSE s END -> CASE WHEN "i" = 1 THEN 'a' ELSE "s" END
     """

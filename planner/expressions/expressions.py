@@ -1,16 +1,16 @@
-"""Scalar expressions: types checked, then rendered as DuckDB SQL that never raises.
+"""Scalar expressions: their types are checked, and they are rendered as DuckDB SQL that never raises.
 
-"An expression that fails on a value is NULL" (design, Semantics). So every operator that may fail in DuckDB
-is rendered in a form that gives NULL: ``TRY_CAST`` for casts, ``NULLIF(divisor, 0)`` for
-division, ``TRY(...)`` around operators that can overflow. Failure is contained in the operator that fails:
-``1 / 0 IS NULL`` is true. Otherwise types and values are the same as in DuckDB, so that DuckDB can serve as a
-test oracle.
+An expression that fails on a value is NULL. So every operator that may fail in DuckDB is rendered in a form
+that gives NULL instead: ``TRY_CAST`` for casts, ``NULLIF(divisor, 0)`` for
+division, ``TRY(...)`` around operators that can overflow. Only the operator that fails is NULL, not the whole
+expression: ``1 / 0 IS NULL`` is true. Otherwise types and values are the same as in DuckDB, so that tests can
+compare with DuckDB.
 
 The text is canonical, so that equal filters of different queries are one filter: constants are on the right
-of a comparison, AND, OR and IN are sorted, literals are normalised.
+of a comparison, the operands of AND, OR and IN are sorted, and literals are normalized.
 
-Each kind of node has its module: ``literals``, ``arithmetic``, ``comparisons``, ``conditionals``,
-``calls`` and ``syntax_forms``.
+Each kind of syntax node is compiled in its own module: ``literals``, ``arithmetic``, ``comparisons``,
+``conditionals``, ``calls`` and ``syntax_forms``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _HANDLERS: Handlers = {
 }
 
 
-#: Parts of a node that handlers read, besides operands. A part that no handler reads would be silently lost.
+#: Parts of every node that contain operands, and further parts that handlers of some node types read. A node
+#: with any other part is refused, because that part would be silently lost.
 _OPERANDS = frozenset({"this", "expression", "expressions"})
 _PARTS: dict[type[exp.Expr], frozenset[str]] = {
     exp.Column: frozenset({"table", "db"}),
@@ -49,13 +50,13 @@ _PARTS: dict[type[exp.Expr], frozenset[str]] = {
     exp.Substring: frozenset({"start", "length"}),
     exp.Trim: frozenset({"position"}),
     exp.StrPosition: frozenset({"substr"}),
-    # Divisions by zero or of integers have DuckDB's result, whatever sqlglot's dialect says.
+    # sqlglot's flags for division by zero and integer division are ignored, because DuckDB's rules apply.
     exp.Div: frozenset({"typed", "safe"}),
     exp.DPipe: frozenset({"safe"}),
 }
 
 
-#: Hints for syntax of other systems.
+#: Hints for syntax of other systems, which CQL does not have.
 _HINTS: dict[type[exp.Expr], str] = {
     exp.BitwiseXor: "Write pow(x, y) for a power.",
     exp.Concat: "Write || between texts to join them.",
@@ -69,7 +70,7 @@ _HINTS: dict[type[exp.Expr], str] = {
 
 
 class Names(Protocol):
-    """Meaning of names in an expression: those of a query (``planner.sql.scopes``), or of one stream."""
+    """Resolver of the names in an expression over a query (``planner.sql.scopes``) or over one stream."""
 
     def column(self, node: exp.Column) -> ResolvedColumn:
         """Return the column to which a name refers."""
@@ -90,20 +91,20 @@ def compile_expression(node: exp.Expr, scope: Names, column_sql: ColumnSql = qua
 
     Args:
         node: Parsed expression.
-        scope: Names it may use.
-        column_sql: How columns are rendered.
+        scope: Names that the expression may use.
+        column_sql: Renders a column as SQL.
 
     Raises:
-        UnknownColumn, AmbiguousColumn: A name does not resolve.
-        UnknownFunction: There is no such function.
+        UnknownColumn, AmbiguousColumn: A name refers to no column, or to several columns.
+        UnknownFunction: A function does not exist.
         TypeMismatch: An operator or function does not take these types.
-        UnsupportedCql: CQL does not support a construct.
+        UnsupportedCql: The expression has a construct that CQL does not support.
     """
     return _Compiler(scope, column_sql).compile(node)
 
 
 def compile_condition(node: exp.Expr, scope: Names, column_sql: ColumnSql = qualified) -> Typed:
-    """Return a condition as typed DuckDB SQL; also raises TypeMismatch if it is not a condition."""
+    """Return a condition as typed DuckDB SQL; also raises TypeMismatch for a type other than boolean."""
     return comparisons.condition(_Compiler(scope, column_sql), node, "WHERE")
 
 
@@ -134,11 +135,11 @@ class _Compiler:
 
     def _refuse_node(self, node: exp.Expr) -> NoReturn:
         if isinstance(node, exp.Window):
-            self.refuse("OVER", "Write a window behind the stream: [RANGE 5 MINUTES].", node)
+            self.refuse("OVER", "Write a window after the stream: [RANGE 5 MINUTES].", node)
         if isinstance(node, exp.Star | exp.Column):
             self.refuse("* inside an expression", "Write * or A.* alone in the select list.", node)
         if isinstance(node, exp.Alias):
-            self.refuse("AS inside an expression", "Write AS behind the whole expression.", node)
+            self.refuse("AS inside an expression", "Write AS after the whole expression.", node)
         hint = _HINTS.get(type(node), "Use comparisons, arithmetic and scalar functions.")
         self.refuse(f"{node.sql()}", hint, node)
 

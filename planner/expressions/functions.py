@@ -1,8 +1,8 @@
-"""The scalar functions of CQL, their arguments and results, and their DuckDB text, which never raises.
+"""The scalar functions of CQL: arguments, result type, and DuckDB text, which never raises an error.
 
-``{0}``, ``{1}``, ... are the arguments; ``TRY`` is used if a value can make DuckDB raise (checked with DuckDB
-2.0, which returns NaN and infinities for undefined logarithms and roots). Functions whose result depends on
-when or where they run are missing: a batch that is run again must give the same rows.
+In a text, ``{0}``, ``{1}``, ... are the arguments. ``TRY`` is used if a value can make DuckDB raise an error
+(checked with DuckDB 2.0, which returns NaN and infinities for undefined logarithms and roots). Functions
+whose result depends on when or where they run are missing, because a repeated batch must give the same rows.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ class Function:
         takes: Kind of each argument: a column type, or ``number``, ``exact`` (integer or decimal),
             ``integer``, ``time`` (date or timestamp), ``any``, ``alike`` (any, of one common type),
             or a literal: ``unit`` (of time), ``count`` (whole number >= 0), ``pattern`` (regular expression),
-            ``group`` (of one: 0 to 9).
-        gives: Type of the result; ``first``: type of the first argument, ``common``: common type of all.
-        sql: DuckDB text; ``{args}`` is all arguments, comma-separated.
+            ``group`` (number of a group in a regular expression, 0 to 9).
+        gives: Type of the result. ``first`` is the type of the first argument, ``common`` the common type of
+            all arguments.
+        sql: DuckDB text. ``{args}`` is replaced by all arguments, separated by commas.
         optional: Number of arguments at the end that may be omitted.
-        repeats: Whether the last argument may repeat.
+        repeats: Whether more arguments of the last kind may follow.
     """
 
     takes: tuple[str, ...]
@@ -60,7 +61,8 @@ _LOG10 = _double("log10")
 _TRUNC = Function(("unit", "timestamp"), "timestamp", "TRY(date_trunc({0}, {1}))")
 _DIFF = Function(("unit", "timestamp", "timestamp"), "bigint", "TRY(date_diff({0}, {1}, {2}))")
 
-#: By upper-case name. ROUND, MOD, CEIL, FLOOR, ABS, REPLACE, IF and NULLIF are in ``expressions.calls``.
+#: Functions by upper-case name. ROUND, MOD, CEIL, FLOOR, ABS, REPLACE, IF and NULLIF are in
+#: ``expressions.calls``.
 FUNCTIONS: dict[str, Function] = {
     # numbers
     "SQRT": _double("sqrt"),
@@ -140,7 +142,7 @@ FUNCTIONS: dict[str, Function] = {
     "DAYOFMONTH": _part("day"),
 }
 
-#: Units of EXTRACT and of the functions that take a unit, by their spelling.
+#: Units of EXTRACT and of functions that take a unit, by each spelling that is accepted.
 UNITS: dict[str, str] = {
     **{u: u for u in ("year", "quarter", "month", "week", "day", "hour", "minute", "second")},
     **{u: u for u in ("millisecond", "microsecond", "dow", "isodow", "doy", "epoch")},
@@ -156,7 +158,7 @@ UNITS: dict[str, str] = {
 #: Units that only EXTRACT supports.
 EXTRACT_ONLY = frozenset({"dow", "isodow", "doy", "epoch"})
 
-#: Names of aggregate and window functions, for the error message.
+#: Names of aggregate and window functions, which get an error text of their own.
 AGGREGATES = _names(
     """ANY_VALUE APPROX_COUNT_DISTINCT APPROX_DISTINCT ARG_MAX ARG_MIN ARRAY_AGG AVG BIT_AND BIT_OR BOOL_AND
     BOOL_OR CORR COUNT COUNT_IF COVAR_POP COVAR_SAMP FIRST FIRST_VALUE LAG LAST LAST_VALUE LEAD LIST LISTAGG
@@ -164,13 +166,13 @@ AGGREGATES = _names(
     STDDEV_SAMP STRING_AGG SUM VARIANCE VAR_POP VAR_SAMP"""
 )
 
-#: Functions whose result changes if the same batch is run at another time.
+#: Functions whose result can differ when the same batch is repeated.
 NOT_REPEATABLE = _names(
     """CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP GEN_RANDOM_UUID GETDATE LOCALTIME LOCALTIMESTAMP NOW RAND
     RANDOM TODAY UUID UNIX_TIMESTAMP"""
 )
 
-#: Hints for functions of other systems.
+#: Hints for functions of other systems, which CQL does not have.
 INSTEAD: dict[str, str] = {
     "ANY": "Write x IN (1, 2, 3).",
     "DATE_ADD": "Write ts + INTERVAL '5' MINUTE.",

@@ -1,4 +1,4 @@
-"""Literals: numbers normalised, texts, timestamps in UTC, intervals."""
+"""Compilation of literals: numbers, texts, dates, timestamps in UTC, and intervals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def literal(compiler: Compiler, node: exp.Literal) -> Typed:
 
 
 def number(compiler: Compiler, node: exp.Expr, text: str) -> Typed:
-    """Compile a number, with its sign."""
+    """Compile a number with an optional sign."""
     sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
     if _NUMBER.fullmatch(digits) is None or len(digits) > _MAX_CHARACTERS:
         compiler.refuse(
@@ -51,7 +51,7 @@ def number(compiler: Compiler, node: exp.Expr, text: str) -> Typed:
         if not fraction and -_BIGINT_MAX - 1 <= value <= _BIGINT_MAX:
             type_ = "int" if -_INT_MAX - 1 <= value <= _INT_MAX else "bigint"
             constant = Constant.decimal(str(value))
-            if value in (-_INT_MAX - 1, -_BIGINT_MAX - 1):  # DuckDB reads a minus and a too large number.
+            if value in (-_INT_MAX - 1, -_BIGINT_MAX - 1):  # DuckDB reads minus and a too large number.
                 return Typed(f"CAST({value} AS {duckdb_type(type_)})", type_, constant=constant)
             return Typed(f"{sign}{whole}", type_, form=_form(sign), constant=constant)
         if size <= _MAX_DIGITS:
@@ -62,7 +62,7 @@ def number(compiler: Compiler, node: exp.Expr, text: str) -> Typed:
             return Typed(f"CAST({value} AS {type_.upper()})", type_)
     double = float(sign + digits)
     if math.isinf(double):
-        compiler.refuse(f"the number {text}", "Write a number that a double can hold.", node)
+        compiler.refuse(f"the number {text}", "Write a number within the range of a double.", node)
     mantissa = repr(double)
     text = mantissa if "e" in mantissa else f"{mantissa}e0"
     return Typed(text, "double", form=_form(sign), constant=Constant("double", double))
@@ -106,7 +106,7 @@ def interval_literal(length: Duration) -> Typed:
 
 
 def time_literal(value: str, type_: str) -> Typed | None:
-    """Return a text as a date or timestamp literal; None if it is not a date or time.
+    """Return a text as a date or timestamp literal, or None if it is not a date or time.
 
     >>> time_literal("2013-01-01T06:00:00+01:00", "timestamp").sql
     "TIMESTAMP '2013-01-01 05:00:00'"
@@ -129,7 +129,7 @@ def time_literal(value: str, type_: str) -> Typed | None:
 
 
 def is_date_text(value: str) -> bool:
-    """Return whether a text is written as a date alone."""
+    """Return whether a text has the form of a date without a time of day."""
     return _DATE.fullmatch(value.strip()) is not None
 
 

@@ -52,7 +52,9 @@ def cast(compiler: Compiler, node: exp.Cast) -> Typed:
         _check_literal(compiler, node, value.literal, type_)
     if not _casts(value.type, type_):
         compiler.mismatch(
-            f"{value.type} cannot be cast to {type_}", "Write epoch_us(ts) for the number of a time.", node
+            f"{value.type} cannot be cast to {type_}",
+            "Write epoch_us(ts) to get a time as a number of microseconds.",
+            node,
         )
     if value.type == "string" and ct.is_time(type_):
         return _time_of(value, type_)
@@ -60,7 +62,7 @@ def cast(compiler: Compiler, node: exp.Cast) -> Typed:
 
 
 def _time_of(value: Typed, type_: str) -> Typed:
-    """Return a text as a time in UTC, also if the text names an offset or a zone, which DuckDB would ignore.
+    """Return a text as a time in UTC; an offset or zone in the text, which DuckDB would ignore, is applied.
 
     >>> from duckdb import execute
     >>> sql = _time_of(Typed("'2024-01-01T01:00:00+02:00'", "string"), "timestamp").sql
@@ -75,13 +77,13 @@ def _time_of(value: Typed, type_: str) -> Typed:
 
 
 def _check_literal(compiler: Compiler, node: exp.Cast, text: str, type_: str) -> None:
-    """Refuse a text that is not a value of the type, as it would make the condition always NULL."""
+    """Refuse a text that is not a value of the type, because its cast would always be NULL."""
     if ct.is_time(type_) or (ct.is_numeric(type_) and not _is_number(text)):
         compiler.mismatch(
             f"{text_literal(text)} is not {'a number' if ct.is_numeric(type_) else f'a {type_}'}",
             "Write '2013-01-31' for a date, '2013-01-31 06:00:00' for a timestamp (UTC)."
             if ct.is_time(type_)
-            else "Write digits such as '12', '1.5' or '1e3'; of a double also 'nan', 'inf' or '-inf'.",
+            else "Write digits such as '12', '1.5' or '1e3'. A double may also be 'nan', 'inf' or '-inf'.",
             node,
         )
 

@@ -1,4 +1,4 @@
-"""Bound of the length of a text, so that no expression needs gigabytes.
+"""Limit on the length of texts that an expression makes, so that no expression needs gigabytes of memory.
 
 Only REPLACE multiplies lengths: if s, t and u have 10,000 characters, ``replace(replace(s, 'a', t), 'b', u)``
 may have 10^12. DuckDB's memory limit does not count intermediate texts of a function.
@@ -10,14 +10,13 @@ from typing import Final
 
 from sqlglot import exp
 
-#: Maximum length of a text that an expression may make from columns of length `_COLUMN`; a longer result is
-#: NULL.
+#: Maximum length, in characters, of a text that REPLACE may make; a longer result is NULL.
 MAX_TEXT: Final = 1_000_000
-#: Assumed length of the text in a column.
+#: Assumed length of the text in a column, in characters.
 _COLUMN: Final = 1_000
-#: Assumed length of a number or time that is converted to text.
+#: Assumed length of a number or time that is converted to text, in characters.
 _OTHER: Final = 400
-#: Longest text that LPAD and RPAD make.
+#: Length of the longest text that LPAD and RPAD make, in characters.
 _PADDED: Final = 10_000
 
 

@@ -1,4 +1,4 @@
-"""Predicted state of joins over ordered streams: lags between streams, and rows held because of them.
+"""Predictions for joins over ordered streams: lags between the streams, and the number of stored rows.
 
 Doors: buffers, lag.
 """

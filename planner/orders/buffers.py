@@ -1,18 +1,18 @@
-"""Rows that a join over ordered streams has to hold, predicted from rates, disorder and lags.
+"""Number of rows that a join over ordered streams has to store, predicted from rates, disorder and lags.
 
     M_ij = max{1, k_i + r_i k_j / r_j + L_ij}     Eq. 7; with L_ij = 0 it is Eq. 6
     M_i  = max_j M_ij                             Eq. 8, for several other streams
     r_o <= sum_i r_i prod_{j != i} Mul_j          Eq. 9: rate of the output of a join
-    k_o <= sum_i k_i prod_{j != i} Mul_j          Eq. 10: its scrambling factor
+    k_o <= sum_i k_i prod_{j != i} Mul_j          Eq. 10: scrambling factor of the output
 
-The predictions limit nothing: a row leaves when the other stream has passed it (``operators.orders``). They
-are used by costs, previews and statistics.
+The predictions are used only in costs, previews and statistics. They do not decide when a row leaves the
+state: it leaves when the other stream has passed it (``operators.orders``).
 
 Difference from the paper: each k is replaced by k + 1. Definition 2.2 gives k >= Mul - 1 for a stream of
-multiplicity Mul, but the derivation needs k >= Mul. With k itself, two ordered streams of lag 1 would lose a
-pair.
+multiplicity Mul, but the derivation of the equations needs k >= Mul. With k unchanged, two ordered
+streams with lag 1 would lose a pair.
 
-Source: Window-Oblivious Join (Wu, Tan, Zhou), §3, Eq. 6 to 10, Theorem 3.1; §4 for the limit of memory.
+Source: Window-Oblivious Join (Wu, Tan, Zhou), §3, Eq. 6 to 10, Theorem 3.1; §4 for memory with a limit.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from catalog.values.policies.memory import Memory
 
 @dataclass(frozen=True, slots=True)
 class OrderedStream:
-    """Facts of a stream that arrives in the order of a column.
+    """Statistics of a stream that arrives in the order of a column, with some disorder.
 
     Attributes:
         scramble: Scrambling factor k.
         rate_per_s: Rows per second.
-        multiplicity: Greatest number of rows with one value.
+        multiplicity: Greatest number of rows with the same value in the ordering column.
     """
 
     scramble: float
@@ -40,19 +40,19 @@ class OrderedStream:
 
 
 def buffer_rows(own: OrderedStream, other: OrderedStream, lag: float = 0.0) -> float:
-    """Return how many rows of a stream must be held to join it with another (Eq. 6 and 7).
+    """Return how many rows of a stream must be stored to join it with another stream (Eq. 6 and 7).
 
     >>> buffer_rows(OrderedStream(500, 50), OrderedStream(100, 25), lag=10)
     713.0
 
     Args:
-        own: The stream.
+        own: The stream whose rows are stored.
         other: The other stream.
-        lag: Rows by which the stream leads, measured when a row arrives that has the same sorted place as the
-            other stream's newest row.
+        lag: Rows by which ``own`` leads, measured when a row arrives that has the same sorted place as the
+            newest row of ``other``.
 
     Returns:
-        Rows, at least 1; infinite if the other stream stops.
+        Number of rows, at least 1; infinite if ``other`` has rate 0.
     """
     if own.rate_per_s <= 0:
         return 1.0
@@ -63,7 +63,7 @@ def buffer_rows(own: OrderedStream, other: OrderedStream, lag: float = 0.0) -> f
 
 
 def memory_rows(memory: Memory, own: OrderedStream, other: OrderedStream, lag: float) -> float:
-    """Return the rows of a stream in memory, including waiting rows (§4).
+    """Return how many rows of a stream are in memory, including rows that wait (§4).
 
     >>> streams = OrderedStream(500, 50, 2), OrderedStream(100, 25, 2)
     >>> memory_rows(Memory("dbf", read_ahead=100), *streams, lag=9000)
@@ -72,12 +72,12 @@ def memory_rows(memory: Memory, own: OrderedStream, other: OrderedStream, lag: f
     (9208.0, 607.0)
 
     Args:
-        memory: Where rows wait.
-        own: The stream.
+        memory: Method that decides where rows wait.
+        own: The stream whose rows are counted.
         other: The other stream.
-        lag: Rows by which the stream leads on arrival. Sorting delays each stream by k rows, so a stream's
-            lag is reduced by its own k, and increased by its rows that arrive while the other stream is
-            delayed.
+        lag: Rows by which ``own`` leads on arrival. Sorting delays each stream by k rows. So the lag after
+            sorting is lower by the k of ``own``, and higher by the rows of ``own`` that arrive while
+            ``other`` is delayed.
     """
     waiting = 0.0
     if memory.sorts:
@@ -96,11 +96,11 @@ def latency_s(memory: Memory, stream: OrderedStream) -> float:
     (10.0, 0.0)
 
     Args:
-        memory: Where rows wait.
-        stream: The stream.
+        memory: Method that decides where rows wait.
+        stream: The stream whose rows wait.
 
     Returns:
-        Seconds; infinite if the stream stops.
+        Seconds; infinite if the stream has rate 0.
     """
     if not memory.sorts:
         return 0.0
@@ -114,7 +114,7 @@ def joined(streams: Sequence[OrderedStream]) -> OrderedStream:
     OrderedStream(scramble=74.0, rate_per_s=200.0, multiplicity=6.0)
 
     Args:
-        streams: The inputs.
+        streams: Inputs of the join.
 
     Source: Eq. 9 and 10 (Theorem 3.1).
     """

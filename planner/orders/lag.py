@@ -1,9 +1,9 @@
 """Places of rows in a sorted stream, and the lag between two ordered streams.
 
-    S_i   1 3 2 | 5 4 7      three rows have arrived, one row of S_j
-    S_j   2     | 1 4
-    sorted, S_j begins with 1: the place of its newest row belongs to 1, whose next of kin in S_i is 1, at
-    place 0. The newest row of S_i is at place 2, so the lag from S_i to S_j is 2: S_i leads.
+    S_i   1 3 2 | 5 4 7      three rows have arrived
+    S_j   2     | 1 4        one row has arrived
+    the newest row of S_j is at place 0. The value at place 0 of the sorted S_j is 1. Its next of kin in S_i,
+    also 1, is at place 0 of the sorted S_i. The newest row of S_i is at place 2, so S_i leads by a lag of 2.
 
 Places count from 0. The definitions concern whole streams. While rows arrive, sorted places are final only
 for values that a stream has passed (``operators.orders.order_progress``), so a lag is known k rows later.
@@ -22,14 +22,14 @@ Int64s = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 def multiplicity(values: Int64s) -> int:
-    """Return the greatest number of rows with one value; 0 without rows."""
+    """Return the greatest number of rows with the same value, or 0 without rows."""
     return int(np.unique(values, return_counts=True)[1].max()) if len(values) else 0
 
 
 def lag(values_i: Int64s, arrived_i: int, values_j: Int64s, arrived_j: int) -> int:
-    """Return the lag from S_i to S_j after a number of rows of each (Def. 2.6).
+    """Return the lag from S_i to S_j after some rows of both streams have arrived (Def. 2.6).
 
-    It is 0 or 1 if the streams are synchronised, greater if S_i leads, negative if S_i lags.
+    The lag is 0 or 1 if the streams are synchronised, greater if S_i leads, negative if S_i lags.
 
     >>> lag(np.array([1, 3, 2, 5, 4, 7]), 3, np.array([2, 1, 4]), 1)
     2
@@ -50,7 +50,7 @@ class Sighting:
 
     Attributes:
         rows: Rows that have arrived so far.
-        passed: Value (the paper's kwm) that all later rows exceed; None while no such value is known.
+        passed: Value (the paper's kwm) that all later rows exceed, or None while no such value is known.
         scramble: Scrambling factor k.
     """
 
@@ -60,7 +60,7 @@ class Sighting:
 
 
 def estimated_lag(seen_i: Sequence[Sighting], seen_j: Sequence[Sighting]) -> float | None:
-    """Estimate the lag from S_i to S_j at the last moment at which it is known.
+    """Return an estimate of the lag from S_i to S_j at the last moment at which the lag is known.
 
     The value that a stream has passed after n rows is at place n - k, or up to k places later. Places are
     interpolated between the observed moments.
@@ -70,7 +70,7 @@ def estimated_lag(seen_i: Sequence[Sighting], seen_j: Sequence[Sighting]) -> flo
         seen_j: S_j at the same moments.
 
     Returns:
-        The lag in rows of S_i; None while the streams have passed no common value.
+        The lag in rows of S_i, or None while there is no value that both streams have passed.
     """
     at_i, at_j = _passed(seen_i), _passed(seen_j)
     if at_i is None or at_j is None:
@@ -90,7 +90,7 @@ _Doubles = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 def _passed(seen: Sequence[Sighting]) -> tuple[_Doubles, _Doubles] | None:
-    """Return places and the values passed there, both ascending; None before any value was passed."""
+    """Return places and the values passed there, both ascending, or None before any value was passed."""
     known = {s.passed: max(s.rows - s.scramble - 1, 0) for s in reversed(seen) if s.passed is not None}
     if not known:
         return None

@@ -1,4 +1,4 @@
-"""Predicates: conditions and constants as values, and conditions read from their stored text.
+"""Predicates: conditions and constants as Python values, and the reader of conditions stored as text.
 
 Doors: conditions, constants, read_condition.
 """

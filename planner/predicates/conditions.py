@@ -1,16 +1,17 @@
-"""Conditions as values: AND and OR over atoms, each a set of values that one expression may have.
+"""Conditions as Python values: AND and OR over atoms, each an expression with its set of allowed values.
 
     "v" > 10 AND ("s" IS NULL OR "i" IN (1, 2))
     All( v in (10, ..),  AnyOf( s in {NULL},  i in {1, 2} ) )
 
-A filter lets a row pass if it is TRUE, not if it is FALSE or NULL. AND and OR never make TRUE out of NULL,
-and NOT is pushed to the leaves (``dialect.normalize``). So the values for which a leaf is TRUE describe it
-completely, and the tree obeys two-valued logic, whatever the leaves do with NULL. Two-valued logic is valid
-only for a whole filter, not for a condition inside an expression: ``(v > 10) IS NULL`` is a leaf and stays
-unchanged.
+A filter passes the rows for which it is TRUE, and drops the rows for which it is FALSE or NULL. AND and OR
+are TRUE only because of operands that are TRUE, and NOT is pushed to the leaves (``dialect.normalize``). So
+a leaf is fully described by the values for which it is TRUE, and two-valued logic is valid for the tree. This
+applies only to a whole filter, not to a condition inside an expression: ``(v > 10) IS NULL`` is a leaf and
+stays unchanged.
 
-The expression compiler makes conditions (``expressions.comparisons``), ``read_condition`` reads stored ones.
-A leaf that has none of the forms below is opaque: an expression that must be TRUE, or FALSE.
+The expression compiler makes conditions (``expressions.comparisons``), and ``read_condition`` reads stored
+conditions. A leaf that has none of the forms below is opaque: a boolean expression that must be TRUE, or one
+that must be FALSE.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ class Operand:
     """An expression in a condition.
 
     Attributes:
-        text: Its DuckDB text, in parentheses if an operand needs them.
-        columns: Columns it reads.
-        constant: Its value, if it is a literal whose comparisons are known exactly.
+        text: DuckDB text of the expression, in parentheses if an operand needs them.
+        columns: Columns that the expression reads.
+        constant: Value of a literal whose comparisons are known exactly; None for any other expression.
     """
 
     text: str
@@ -48,7 +49,7 @@ class Operand:
 
     @property
     def is_null(self) -> bool:
-        """Return whether it is the literal NULL."""
+        """Return whether the expression is the literal NULL."""
         return self.text == "NULL"
 
 
@@ -58,12 +59,12 @@ class Atom:
 
     Attributes:
         text: The expression, in parentheses if an operand needs them.
-        values: The values.
+        values: Values of the expression for which the condition is TRUE.
         domain: Kind of the values.
-        other: The expression with which it is compared, unless that is a constant.
+        other: Text of the expression with which ``text`` is compared; empty if that is a constant.
         columns: Columns that both expressions read.
-        negated: Text that is TRUE if the expression is FALSE; by default NOT and the expression.
-        meaning: The condition that the expression represents, if it is known.
+        negated: Text that is TRUE if the expression is FALSE; if empty, NOT before ``text``.
+        meaning: Condition that the expression represents, or None if it is not known.
     """
 
     text: str
@@ -116,7 +117,7 @@ def opaque(operand: Operand, truth: bool = True, negated: str = "") -> Atom:
 
 
 def compared(left: Operand, operator: str, right: Operand) -> Condition:
-    """Return a comparison (``= <> < <= > >=``); never TRUE with NULL.
+    """Return a comparison (``= <> < <= > >=``), which is never TRUE if an operand is NULL.
 
     >>> compared(Operand('"v"'), "<", Operand("1", constant=Constant.decimal("1"))).values.low
     True
@@ -135,7 +136,7 @@ def compared(left: Operand, operator: str, right: Operand) -> Condition:
 
 
 def distinct_from(left: Operand, right: Operand, same: bool) -> Condition:
-    """Return IS [NOT] DISTINCT FROM: like <> or =, but NULL is an ordinary value."""
+    """Return IS [NOT] DISTINCT FROM, a comparison by <> or = that treats NULL as an ordinary value."""
     if right.is_null:
         return null_test(left, negated=not same)
     if right.constant is None or left.constant is not None:
@@ -155,8 +156,8 @@ def truth_test(operand: Operand, meaning: Condition, truth: bool, *, negated: bo
 
     Args:
         operand: An expression of type boolean.
-        meaning: The condition that it represents.
-        truth: Truth value of the test.
+        meaning: Condition that the expression represents.
+        truth: Truth value that is tested: True for IS TRUE, False for IS FALSE.
         negated: Whether the test is negated.
     """
     if truth and not negated:
@@ -171,7 +172,7 @@ def truth_test(operand: Operand, meaning: Condition, truth: bool, *, negated: bo
 
 
 def one_of(operand: Operand, items: Sequence[Operand], *, negated: bool) -> Condition:
-    """Return IN over a list, or NOT IN; NOT IN with a NULL is never TRUE."""
+    """Return IN or NOT IN over a list; NOT IN over a list with a NULL is never TRUE."""
     listed = [item.constant for item in items if not item.is_null]
     constants = [found for found in listed if found is not None]
     if (
@@ -195,8 +196,8 @@ def matched(
     Args:
         operand: Left operand.
         operator: The operator.
-        rest: DuckDB text behind the operator.
-        items: Expressions in that text.
+        rest: DuckDB text after the operator.
+        items: Expressions in ``rest``.
         negated: Whether NOT is before the operator.
     """
     columns = operand.columns.union(*(item.columns for item in items))

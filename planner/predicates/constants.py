@@ -10,22 +10,22 @@ from typing import Literal
 from catalog.sql_text import text_literal
 from planner.predicates.value_sets import Value
 
-#: Kinds of constants: ``double`` if both sides are compared as doubles, ``order`` if two expressions are
-#: compared (a < b is stored as a comparison of their order with 0), "" if there is no constant.
+#: Kinds of constants. ``double``: both sides are compared as doubles. ``order``: two expressions a and b are
+#: compared, and a < b is stored as "the order of a and b is less than 0". "": there is no constant.
 Domain = Literal["number", "double", "string", "date", "timestamp", "boolean", "order", ""]
 
-#: Decimal digits that a double keeps exactly. Numbers with at most this many digits compare alike as decimals
-#: and as doubles.
+#: Number of decimal digits that a double keeps exactly. Two numbers with at most this many digits compare in
+#: the same way as decimals and as doubles.
 DOUBLE_DIGITS = 15
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal whose value compares as DuckDB compares it.
+    """A literal whose value Python compares as DuckDB does.
 
     Attributes:
         domain: Kind of the value.
-        value: The value; exact if it is a number.
+        value: The value; a number is exact.
     """
 
     domain: Domain
@@ -33,9 +33,9 @@ class Constant:
 
     @classmethod
     def decimal(cls, text: str) -> Constant | None:
-        """Return the constant of a literal without an exponent; None for a fraction of more than 15 digits.
+        """Return the constant of a literal without an exponent, or None for fractions of over 15 digits.
 
-        Longer fractions can differ as decimals but be equal as doubles.
+        Two longer fractions can be different decimals but equal doubles.
 
         >>> Constant.decimal("1.50"), Constant.decimal("0.1234567890123456")
         (Constant(domain='number', value=Decimal('1.50')), None)
@@ -59,14 +59,14 @@ def constant_text(value: Value, domain: Domain) -> str:
     if domain == "double":
         text = repr(value)
         return text if "e" in text else f"{text}e0"
-    if value in (-(2**31), -(2**63)):  # DuckDB reads a minus and a too large number.
+    if value in (-(2**31), -(2**63)):  # DuckDB would read a minus and then a number that is too large.
         return f"CAST({value:f} AS {'INTEGER' if value == -(2**31) else 'BIGINT'})"
     text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def short_decimal(value: float) -> str | None:
-    """Return a double as a decimal of at most 15 digits; None if no such decimal equals the double.
+    """Return a double as a decimal of at most 15 digits, or None if no such decimal equals the double.
 
     >>> short_decimal(2e-1), short_decimal(1e3), short_decimal(1e300)
     ('0.2', '1000', None)

@@ -1,17 +1,17 @@
-"""Stored conditions read back: the DuckDB text that ``condition_text`` writes, lexed by sqlglot.
+"""Reader of stored conditions: the DuckDB text that ``condition_text`` writes, lexed by sqlglot.
 
-Plans and queries store their conditions as text, which is the text that DuckDB evaluates. Only this module
-reads it: constants are on the right, operands are atoms or in parentheses, only columns are double-quoted.
-Leaves are not analysed beyond the forms of ``conditions``.
+Plans and queries store their conditions as the text that DuckDB evaluates. In this text, constants are on the
+right, operands are atoms or in parentheses, and only columns are double-quoted. A leaf that has none of the
+forms in ``conditions`` is read as an opaque expression.
 
-The typed form is not stored. For 10,000 filters it makes a document 3 to 5 times as large, and decoding takes
-6 to 25 times as long (0.16 to 0.44 s); every process that reads a plan would wait for it. The planner reads
-a filter's text once, when the filter enters a plan.
+The typed form is not stored, because it is slow to load. For 10,000 filters it makes a document 3 to 5 times
+as large, and decoding takes 6 to 25 times as long (0.16 to 0.44 s) in every process that reads a plan. The
+planner reads a filter's text once, when the filter enters a plan.
 
 sqlglot's own parser is not used. Its trees do not give the position of an operand in the text, and its
 generator writes other text, such as ``CAST('2024-01-01' AS DATE)`` for ``DATE '2024-01-01'``. The text must
-not change, because filters and groups are identified by it, also in older catalogs. The parser also takes 4.6
-times as long as the lexer.
+not change, because filters and groups are identified by their text, also in older catalogs. The parser also
+takes 4.6 times as long as the lexer.
 """
 
 from __future__ import annotations
@@ -58,13 +58,14 @@ _SINGLE = {
     TokenType.FALSE: Constant("boolean", False),
 }
 
-#: Texts read last are cached: each version reads the residuals of theta joins again, each display all texts.
+#: Number of conditions that are cached by text: each new plan version reads the residuals of theta joins
+#: again, and each display of a plan reads all texts.
 _CACHED = 1_000
 
 
 @lru_cache(maxsize=_CACHED)
 def read_condition(sql: str) -> Condition:
-    """Return the condition in a stored text, not simplified.
+    """Return the condition that a stored text expresses, without simplifying it.
 
     Args:
         sql: DuckDB text as ``condition_text.render`` writes it.
@@ -100,7 +101,7 @@ def with_columns(sql: str, shown: Callable[[str, str], str]) -> str:
 
 
 def column_name(sql: str) -> str | None:
-    """Return the column if a stored expression is a column, else None.
+    """Return the name of a column, or None if the stored expression is not a bare column.
 
     >>> column_name('"v"'), column_name('a."v"'), column_name('"v" + 1')
     ('v', None, None)
@@ -125,7 +126,7 @@ class _Text:
                 self.closing[opened.pop()] = i
 
     def condition(self, start: int, end: int) -> Condition:
-        """Read the tokens from start to end."""
+        """Return the condition that the tokens from start to end express."""
         start, end = self._bare(start, end)
         for word, kind in ((TokenType.OR, AnyOf), (TokenType.AND, All)):
             parts = self._split(start, end, word)
@@ -134,7 +135,7 @@ class _Text:
         return self._leaf(start, end)
 
     def _bare(self, start: int, end: int) -> tuple[int, int]:
-        """Remove parentheses around the whole range of tokens."""
+        """Return the range of tokens without parentheses around the whole range."""
         while self.kinds[start] == TokenType.L_PAREN and self.closing[start] == end - 1:
             start, end = start + 1, end - 1
         return start, end
@@ -156,7 +157,7 @@ class _Text:
         return Operand(self._sql(start, end), constant=self._constant(*self._bare(start, end)))
 
     def _constant(self, start: int, end: int) -> Constant | None:
-        """Return the value of a literal; None if its comparisons are not known exactly."""
+        """Return the value of a literal, or None if its comparisons are not known exactly."""
         kind, text = self.kinds[start], self.tokens[start].text
         if end - start == 1:
             if kind == TokenType.STRING:
@@ -167,7 +168,8 @@ class _Text:
         if end - start == 2 and self.kinds[start + 1] == TokenType.STRING and text in _TIMES:
             value = _TIMES[text].fromisoformat(self.tokens[start + 1].text)
             return Constant("timestamp" if text == "TIMESTAMP" else "date", value)
-        # CAST(-2147483648 AS INTEGER): DuckDB would read a minus, then a number that is too large.
+        # CAST(-2147483648 AS INTEGER) is written because DuckDB would read a minus and then a number that is
+        # too large.
         if end - start == 7 and text == "CAST" and self.tokens[end - 2].text in ("INTEGER", "BIGINT"):
             return self._constant(start + 2, start + 4)
         return None
@@ -190,7 +192,7 @@ class _Text:
         return self._matched(start, at, end, negated=kind == TokenType.NOT)
 
     def _atom(self, start: int, end: int) -> Operand:
-        """Return an operand: in parentheses, unless it is one token, a call, ``a."v"`` or CASE."""
+        """Return an operand; it is in parentheses unless it is one token, a call, ``a."v"`` or CASE."""
         called = end - start > 1 and self.kinds[start + 1] == TokenType.L_PAREN
         whole = end - start == 1 or self.closing.get(start + called) == end - 1
         whole = whole or (end - start == 3 and self.kinds[start + 1] == TokenType.DOT)

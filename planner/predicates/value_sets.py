@@ -1,14 +1,14 @@
 """Sets of values of one expression: the values for which a condition such as ``v > 10 AND v <> 12`` is true.
 
 A set is stored as a list of cuts, and a flag for NULL. A cut is a place in the order of all values where
-membership changes. A cut ``(10, True)`` is just behind 10, ``(10, False)`` just before it:
+membership changes: the cut ``(10, False)`` is just before 10, and ``(10, True)`` is just after 10:
 
     v > 10 AND v <> 12        10  .  11  .  12  .  13
     cuts                         |         |  |
                               (10,True) (12,False) (12,True)       out before the first cut, then in, out, in
 
-Nothing is assumed about how dense the values are, so this works for every type: DuckDB has a total order of
-all values of a type, also of doubles (NaN equals NaN and is above infinity), and of texts by their bytes.
+Cuts need only a total order of the values, not a next value, so they work for every type. DuckDB orders all
+values of a type, including doubles (NaN equals NaN and is above infinity), and texts by their bytes.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from decimal import Decimal
 #: A constant; the constants of one set have one type.
 Value = Decimal | float | str | date | datetime | bool
 
-#: A place in the order of values: a value, and True if the place is just behind it, False if just before it.
+#: A place in the order of values: a value, and False for the place just before it, True for just after it.
 Cut = tuple[Value, bool]
 
 
 @dataclass(frozen=True, slots=True)
 class ValueSet:
-    """A set of values of one type, and perhaps NULL.
+    """A set of values of one type, which may include NULL.
 
     Attributes:
-        cuts: Places where membership changes, ascending, each once.
+        cuts: Places where membership changes, ascending and distinct.
         low: Whether the values before the first cut are in the set.
         null: Whether NULL is in the set.
     """
@@ -78,10 +78,11 @@ class ValueSet:
         return ValueSet(tuple(cuts), low, either(self.null, other.null))
 
     def fewest_cuts_within(self, known: ValueSet) -> ValueSet:
-        """Return the set with the fewest cuts that equals this one on ``known``, but may differ elsewhere.
+        """Return the set with the fewest cuts that has the same values as this set inside ``known``.
 
-        A gap of ``known`` is filled if the values on both sides are in the set, and stays empty otherwise; a
-        gap at an end is treated as its neighbour. So the answer depends only on the values inside ``known``.
+        A gap between values of ``known`` is in the result if the values on both sides of the gap are in this
+        set. A gap at an end is in the result if its only neighbour is. So values outside ``known`` do not
+        affect the result.
 
         >>> other_than_0 = points([Decimal(0)]).inverse
         >>> (below(Decimal(1)) & other_than_0).fewest_cuts_within(other_than_0) == below(Decimal(1))
@@ -104,12 +105,12 @@ class ValueSet:
         return self.low != (sum(each < cut for each in self.cuts) % 2 == 1)
 
     def contains_behind(self, cut: Cut) -> bool:
-        """Return whether the values just behind a place are in the set."""
+        """Return whether the values just after a place are in the set."""
         return self.low != (sum(each <= cut for each in self.cuts) % 2 == 1)
 
     @property
     def inverse(self) -> ValueSet:
-        """The complement of the values; NULL is unchanged."""
+        """The values that are not in the set; NULL is in it if NULL is in this set."""
         return ValueSet(self.cuts, not self.low, self.null)
 
     @property
@@ -124,25 +125,25 @@ class ValueSet:
 
     @property
     def point(self) -> Value | None:
-        """The only value of the set; None if it has none or several."""
+        """The only value of the set, or None if the set has no value or several values."""
         if self.low or self.null or len(self.cuts) != 2:
             return None
         (first, behind), (last, end) = self.cuts
         return first if first == last and not behind and end else None
 
 
-#: No value; every value; only NULL; every value and NULL.
+#: The empty set; the set of all values except NULL. The two sets below also contain NULL.
 NONE, VALUES = ValueSet(), ValueSet(low=True)
 NULL, ALL = ValueSet(null=True), ValueSet(low=True, null=True)
 
 
 def below(value: Value, *, inclusive: bool = False) -> ValueSet:
-    """Return the values < value, or <= value."""
+    """Return the set of all values < ``value``, or <= ``value`` if ``inclusive``."""
     return ValueSet(((value, inclusive),), low=True)
 
 
 def above(value: Value, *, inclusive: bool = False) -> ValueSet:
-    """Return the values > value, or >= value."""
+    """Return the set of all values > ``value``, or >= ``value`` if ``inclusive``."""
     return ValueSet(((value, not inclusive),))
 
 
@@ -157,12 +158,12 @@ def points(values: Iterable[Value]) -> ValueSet:
 
 
 def union(sets: Iterable[ValueSet]) -> ValueSet:
-    """Return the values that are in any of the sets; halving the list makes n values take n log n steps."""
+    """Return the values that are in any set; the list is halved so that n values take n log n steps."""
     return _by_halves(list(sets), ValueSet.__or__, NONE)
 
 
 def intersection(sets: Iterable[ValueSet]) -> ValueSet:
-    """Return the values in all of the sets."""
+    """Return the values that are in all sets."""
     return _by_halves(list(sets), ValueSet.__and__, ALL)
 
 

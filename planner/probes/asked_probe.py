@@ -1,4 +1,4 @@
-"""Ways to search slices as people write them: ``merge``, ``loops``, ``hash(100)``, or ``auto``."""
+"""Methods of searching slices as users write them: ``merge``, ``loops``, ``hash(100)``, or ``auto``."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ _HINT = f"Write auto, merge, loops or hash(N), with N from 1 to {MOST_CELLS}."
 
 
 def asked_probe(text: str, invalidation: str | None = None) -> AskedProbe:
-    """Return the way to search slices that a text names.
+    """Return the method of searching slices that a text names.
 
     >>> asked_probe("hash(100)", "probe-all")
     Probe(method='hash', cells=100, invalidation='probe-all')
 
     Args:
         text: ``auto``, ``merge``, ``loops`` or ``hash(N)``.
-        invalidation: Rings from which expired rows are removed when a row arrives; None stands for the probed
-            ring.
+        invalidation: Name of the rings from which expired rows are removed when a row arrives. With None,
+            they are removed from the probed ring.
 
     Raises:
-        InvalidProbe: The text names no way to search slices, or the number of rings is out of range.
+        InvalidProbe: A name is unknown, the number of rings is out of range, or ``invalidation`` is given for
+            a method without rings.
     """
     said = text.strip().lower()
     how = "probe" if invalidation is None else _invalidation(invalidation)
@@ -32,7 +33,7 @@ def asked_probe(text: str, invalidation: str | None = None) -> AskedProbe:
         if invalidation is not None:
             raise InvalidProbe(
                 f"{said} takes no invalidation",
-                detail="It says which rings lose their expired rows when a row arrives. Merging has none.",
+                detail="It decides which rings lose expired rows when a row arrives. Merging has no rings.",
                 hint="Leave invalidation out, or write loops or hash(N).",
                 path=("invalidation",),
             )
@@ -57,19 +58,19 @@ def asked_probe(text: str, invalidation: str | None = None) -> AskedProbe:
 
 
 def _invalidation(text: str) -> Invalidation:
-    """Return the invalidation (which rings remove expired rows) that a name denotes."""
+    """Return the invalidation (choice of rings that lose expired rows) that a name denotes."""
     for known in _INVALIDATIONS:
         if text == known:
             return known
     raise InvalidProbe(
         f'invalidation "{text}" does not exist',
-        hint=f"Invalidations: {listed(_INVALIDATIONS)}.",
+        hint=f"Write one of: {listed(_INVALIDATIONS)}.",
         path=("invalidation",),
     )
 
 
 def probe_text(probe: AskedProbe) -> str:
-    """Return a way to search slices as people write it.
+    """Return a method of searching slices as users write it.
 
     >>> probe_text(Probe()), probe_text(Probe("hash", 100, "optimal"))
     ('merge', 'hash(100), invalidation optimal')

@@ -1,9 +1,9 @@
-"""Choice of how the slices of a family are searched: the cheapest way by the calibrated constants.
+"""Choice of the method of searching the slices of a family: the cheapest by the calibrated constants.
 
 Merging has a small cost for each male and segment, however many rows the segment has. Rings have about the
 same cost, plus a cost for each scanned row and for sorting each segment. So merging is cheapest unless its
-constants are high. Costs that all ways have in common (males that visit slices, pairs, results, stored rows)
-are left out.
+constants are high. Costs that are the same for all methods (males that visit slices, pairs, results, stored
+rows) are left out.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _CELLS = (8, 64, 512, MOST_CELLS)
 def may_have_rings(family: FamilyPlan) -> bool:
     """Return whether the rows of a family may be in rings.
 
-    Rings are organized by key, and their rows expire by a single clock. Rows that wait for a verdict (whether
-    they have a match) are looked up in a different way.
+    Rings are organized by key, and their rows expire by a single clock. Rows that wait until it is
+    known whether they have a match are looked up in a different way, so they are not in rings.
     """
     return bool(family.key) and not family.ranked and not family.judges_absence
 
 
 def choose_probe(family: FamilyPlan, rates: FamilyRates, constants: Calibration) -> Probe:
-    """Return the cheapest way to search the slices of a family.
+    """Return the cheapest method of searching the slices of a family.
 
     Args:
         family: The family, with its joins.
@@ -44,20 +44,20 @@ def choose_probe(family: FamilyPlan, rates: FamilyRates, constants: Calibration)
         return Probe()
     keys = 1.0 / max(rates.join_selectivity.value, 1.0 / MOST_CELLS)
     probes = [Probe(), Probe("loops"), *(Probe("hash", n) for n in _CELLS if n <= keys)]
-    # All ways have the same loads, so these are computed once; with thousands of windows, they take most of
-    # the time.
+    # Loads are the same for all methods, so they are computed once; with thousands of windows, this takes
+    # most of the time.
     loads = [load for join in family.joins for load in search_loads(family, join, rates)]
     return min(probes, key=lambda probe: search_s(loads, rates.buckets, constants, probe))
 
 
 def search_s(loads: Sequence[SearchLoads], buckets: int, constants: Calibration, probe: Probe) -> float:
-    """Return the part of the CPU seconds per second that depends on the way to search.
+    """Return the CPU seconds per second of event time that depend on the method of searching.
 
     Args:
         loads: Work of the slices of each side of a family's joins.
         buckets: Buckets of the job.
         constants: Calibrated constants.
-        probe: The way to search.
+        probe: The method of searching.
     """
     total = 0.0
     for load in loads:
@@ -68,7 +68,7 @@ def search_s(loads: Sequence[SearchLoads], buckets: int, constants: Calibration,
         # Each bucket has its own rings.
         scanned = load.candidates_per_s / probe.cells / max(buckets, 1)
         scanned = np.maximum(scanned, load.matches_per_s)
-        # In each segment, the head of a male's ring is found, and then its rows.
+        # A male looks up its ring twice in each segment: first the head of the ring, then its rows.
         slices_s = 2 * constants.per_ring_look * looks + constants.per_scanned_row * scanned
         total += float(slices_s.sum()) + constants.per_ring_row * load.inserted_per_s
     return total

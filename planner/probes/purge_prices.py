@@ -1,4 +1,4 @@
-"""Prices by which a family decides when to search its stored rows for rows whose key is closed."""
+"""Prices from which a family decides when it searches its stored rows for rows whose key is closed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from catalog.values.policies.punctuation_policy import PurgePrices
 
 
 def purge_prices(probe: Probe, constants: Calibration) -> PurgePrices:
-    """Return the prices of a family, by the way in which its slices are searched.
+    """Return the prices for a family, given the method of searching its slices.
 
     Args:
-        probe: The way to search.
+        probe: The method of searching.
         constants: Calibrated constants.
     """
     if not probe.has_rings:

@@ -1,4 +1,4 @@
-"""CQL syntax: statements, forms of joins and trees of joins, before any type is known.
+"""CQL syntax: statements, forms of joins and the TREE clause, before names and types are resolved.
 
 Doors: joins, statement, tree_clause.
 """

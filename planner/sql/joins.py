@@ -1,12 +1,12 @@
-"""Forms of a join: pairs, rows with or without a partner, or both, as written with JOIN, EXISTS and IN.
+"""Forms of a join, written with JOIN, EXISTS or IN: results are pairs, or rows with or without a partner.
 
     A a LEFT JOIN B b ON ...          every pair, and every row of A without a partner
     A a LEFT SEMI JOIN B b ON ...     the rows of A that have a partner; EXISTS and IN mean the same
-    A a LEFT ANTI JOIN B b ON ...     the rows of A that have none; NOT EXISTS means the same
+    A a LEFT ANTI JOIN B b ON ...     the rows of A that have no partner; NOT EXISTS means the same
 
-EXISTS and IN are split into the same parts as a JOIN: the stream inside is the second one, the WHERE inside
-is its ON. ``VISIBLE`` in a column's ``meta`` lists the streams to which the column may belong: outside a semi
-or anti join only the preserved stream, inside EXISTS first its own stream.
+EXISTS and IN are split into the same parts as a JOIN: the stream inside is the second stream, and the WHERE
+inside is its ON. ``VISIBLE`` in a column's ``meta`` lists the streams to which the column may belong: outside
+EXISTS and IN only the preserved stream, inside them first the stream of the subquery.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from planner.errors import UnsupportedCql
 from planner.sql.dialect.cql import ASKS
 from planner.sql.dialect.normalize import conjuncts
 
-#: Key in the ``meta`` of a name. Its value has the positions of the streams to which the name may belong; the
-#: name belongs to the first of them that has such a column.
+#: Key in the ``meta`` of a column name. The value has the positions of the streams to which the name may
+#: belong; the name belongs to the first of these streams that has such a column.
 VISIBLE = "visible"
 
 #: Positions of the preserved streams, by the words before JOIN.
@@ -68,9 +68,9 @@ class Question:
     """EXISTS or IN, or NOT EXISTS, as written in a WHERE.
 
     Attributes:
-        form: Its form.
+        form: Form of the join that it requests.
         select: The SELECT inside.
-        item: Expression before IN, or None.
+        item: Expression before IN, or None for EXISTS.
         others: The other conditions of the WHERE.
     """
 
@@ -89,7 +89,7 @@ def join_form(join: exp.Join, tokens: Sequence[Token], start: int) -> JoinForm:
         start: Offset of the stream after JOIN.
 
     Raises:
-        UnsupportedCql: CQL does not have this join, or it has no condition.
+        UnsupportedCql: CQL does not have this join, or the join has no condition.
     """
     method, side, kind = (str(join.args.get(name) or "") for name in ("method", "side", "kind"))
     named = " ".join(word for word in (method, side, kind) if word)
@@ -124,10 +124,10 @@ def join_form(join: exp.Join, tokens: Sequence[Token], start: int) -> JoinForm:
 
 
 def question(where: exp.Expr, alias: str) -> Question | None:
-    """Return the EXISTS or IN of a WHERE; None if it has none.
+    """Return the EXISTS or IN of a WHERE, or None if it has neither.
 
     Args:
-        where: Its condition.
+        where: Condition of the WHERE.
         alias: Name of the stream in FROM.
 
     Raises:
@@ -148,7 +148,7 @@ def question(where: exp.Expr, alias: str) -> Question | None:
     if len(found) > 1:
         raise UnsupportedCql(
             "a second subquery is not supported",
-            hint=f"Register a query for each of them: {ASKS}.",
+            hint=f"Register a separate query for each subquery: {ASKS}.",
             at=found[1][0],
         )
     ((asked, negated),) = found
@@ -165,7 +165,8 @@ def question(where: exp.Expr, alias: str) -> Question | None:
         raise UnsupportedCql(
             "NOT IN over a subquery is not supported",
             detail="If the subquery returns a NULL, NOT IN is true for no row.",
-            hint=f"Write NOT EXISTS (SELECT 1 FROM ... WHERE {item} = {key}): there a NULL matches nothing.",
+            hint=f"Write NOT EXISTS (SELECT 1 FROM ... WHERE {item} = {key}): a comparison with NULL "
+            "matches nothing.",
             at=asked,
         )
     return Question(JoinForm("semi", (0,), "IN"), asked.args["query"].this, asked.this, tuple(others))
@@ -182,13 +183,13 @@ def _asks(node: exp.Expr) -> bool:
 
 
 def refuse_subqueries(nodes: Iterable[exp.Expr]) -> None:
-    """Raise UnsupportedCql for a SELECT inside."""
+    """Raise UnsupportedCql if any node contains a SELECT."""
     for node in nodes:
         inner = node.find(exp.Select)
         if inner is not None:
             raise UnsupportedCql(
                 "a subquery here is not supported",
-                hint=f"Write one EXISTS or IN in WHERE, joined to the rest with AND: {ASKS}.",
+                hint=f"Write one EXISTS or IN in WHERE, connected to the other conditions by AND: {ASKS}.",
                 at=(inner.meta["start"], inner.meta["end"] + 1),
             )
 
@@ -197,11 +198,11 @@ def memberships(asked: Question, alias: str) -> list[exp.Expr]:
     """Return the equations that ``x IN (SELECT y ...)`` adds to the WHERE inside.
 
     Args:
-        asked: The question.
-        alias: Name of the outer stream, the only one that ``x`` may read.
+        asked: The IN.
+        alias: Name of the outer stream, the only stream that ``x`` may read.
 
     Raises:
-        UnsupportedCql: The lists are of different length.
+        UnsupportedCql: ``x`` and ``y`` are lists of different lengths.
     """
     item = asked.item
     if item is None:
@@ -215,7 +216,7 @@ def memberships(asked: Question, alias: str) -> list[exp.Expr]:
     if len(keys) != len(items) or any(key.is_star for key in keys):
         count = "one column" if len(items) == 1 else f"{len(items)} columns"
         raise UnsupportedCql(
-            f"IN takes a subquery with {count} here",
+            f"the subquery of this IN must return {count}",
             hint="Write x IN (SELECT key FROM ...), or (x, y) IN (SELECT key1, key2 FROM ...).",
             at=asked.select,
         )
@@ -223,7 +224,7 @@ def memberships(asked: Question, alias: str) -> list[exp.Expr]:
 
 
 def names_in(node: exp.Expr) -> list[exp.Column | exp.Star]:
-    """Return the columns and stars of an expression, without words such as the unit of EXTRACT."""
+    """Return the columns and stars of an expression, without words that are not columns, such as units."""
     units = {id(part.this) for part in node.find_all(exp.Extract)}
     units |= {
         id(part.expressions[0])
@@ -242,10 +243,10 @@ def show(nodes: Iterable[exp.Expr], positions: tuple[int, ...]) -> None:
 
 
 def merged_columns(node: exp.Expr, using: Iterable[str], aliases: Sequence[str], form: JoinForm) -> exp.Expr:
-    """Return an expression in which columns of USING have SQL's meaning.
+    """Return an expression in which columns of USING without a stream name have SQL's meaning.
 
-    Without a stream name, such a column belongs to the first stream, or in a RIGHT JOIN to the second one. In
-    a FULL JOIN it has the value of the row that exists.
+    Such a column belongs to the first stream, or in a RIGHT JOIN to the second stream. In a FULL JOIN it has
+    the value of the row that exists.
     """
     if form.preserved not in ((1,), (0, 1)):
         return node

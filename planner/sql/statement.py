@@ -1,4 +1,4 @@
-"""A parsed CQL text: two streams, a select list, conditions and windows, names not yet resolved.
+"""A parsed CQL text: streams, select list, conditions and windows; names are not yet resolved.
 
 Statements that the grammar (``planner.sql.dialect.cql``) accepts but that are not shared window joins are
 refused here.
@@ -30,12 +30,12 @@ from planner.sql.joins import (
 )
 from planner.sql.tree_clause import TreeClause, split_tree
 
-#: Longest CQL text, and deepest nesting of parentheses, that are parsed.
+#: Maximum length of a CQL text, and maximum nesting of its parentheses.
 MAX_CHARACTERS = 100_000
 MAX_DEPTH = 64
 
 
-#: A text up to the first unclosed quote or comment.
+#: Matches a text up to its first quote or comment that is not closed.
 _CLOSED = re.compile(r"""(?:'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*|/\*.*?\*/|(?!/\*)[^'"`])*+""", re.DOTALL)
 
 
@@ -48,7 +48,7 @@ class Source:
         alias: Name by which the query refers to it.
         at: Syntax node of the stream name.
         alias_at: Syntax node of the alias, or of the stream name if there is no alias.
-        window: Its own window, if it has one.
+        window: Window written for this stream, or None.
     """
 
     stream: str
@@ -60,10 +60,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A query as written, names not yet resolved.
+    """A query as written; names are not yet resolved.
 
     Attributes:
-        sources: The streams, as written.
+        sources: The streams, in the order of FROM.
         select: Select list.
         form: How the streams are joined.
         on: ON, or WHERE inside EXISTS: conditions that make two rows partners.
@@ -71,11 +71,11 @@ class Statement:
         using: Columns of USING.
         using_at: For each column of USING, the position in FROM of the stream after its JOIN.
         unused: Select list inside EXISTS, which has no effect.
-        within: Windows of the left and of the right stream by WITHIN.
-        window: The trailing WINDOW.
-        group: GROUP BY.
-        having: HAVING.
-        tree: TREE.
+        within: Windows of the left and of the right stream from WITHIN, or None.
+        window: Window from the WINDOW at the end, or None.
+        group: Entries of GROUP BY; empty without GROUP BY.
+        having: Condition of HAVING, or None.
+        tree: The TREE clause, or None.
     """
 
     sources: tuple[Source, ...]
@@ -98,8 +98,8 @@ def parse(text: str) -> Statement:
     """Parse a CQL text.
 
     Raises:
-        CqlSyntaxError: It is not CQL.
-        UnsupportedCql: It has a construct that CQL does not support.
+        CqlSyntaxError: The text is not CQL.
+        UnsupportedCql: The text has a construct that CQL does not support.
         InvalidWindow: A window is zero, negative, too long or given twice.
     """
     tokens, tree = split_tree(_outer_select(tokens_of(text)))
@@ -153,7 +153,7 @@ def parse(text: str) -> Statement:
         tree=tree,
     )
     if tree is not None and len(sources) == 2:
-        _refuse("TREE in a join of two streams", "Leave it out: there is one way to join two.", tree.word)
+        _refuse("TREE in a join of two streams", "Leave it out: two streams have only one tree.", tree.word)
     _refuse_windows_twice(statement)
     if len(trailing) > 1 or len(within) > 1:
         raise InvalidWindow(
@@ -181,7 +181,7 @@ def select_list_text(text: str) -> str:
 
 
 def group_text(text: str) -> str:
-    """Return GROUP BY and HAVING of a CQL text as they are written; empty if it has none.
+    """Return the text of GROUP BY and HAVING as written; empty if the query has no GROUP BY.
 
     >>> group_text("SELECT a.k FROM A a [NOW], B b [NOW] WHERE a.k = b.k GROUP BY a.k, TUMBLE(1 HOUR)")
     'GROUP BY a.k, TUMBLE(1 HOUR)'
@@ -200,11 +200,11 @@ def group_text(text: str) -> str:
 
 @located
 def parse_condition(text: str) -> exp.Expr:
-    """Parse a separate condition, names not yet resolved.
+    """Parse a condition outside a query; names are not yet resolved.
 
     Raises:
-        CqlSyntaxError: It is not CQL.
-        UnsupportedCql: It has a construct that CQL does not support.
+        CqlSyntaxError: The text is not CQL.
+        UnsupportedCql: The text has a construct that CQL does not support.
     """
     form = "Write one condition, such as A.v < 0.2."
     tokens = tokens_of(text)
@@ -222,13 +222,14 @@ def tokens_of(text: str) -> list[Token]:
     """Return the tokens of a text, without trailing semicolons.
 
     Raises:
-        CqlSyntaxError: A quote or comment is not closed, or the text is too long or too deep.
-        UnsupportedCql: It has several statements.
+        CqlSyntaxError: A quote or comment is not closed, the text is too long, or its parentheses are nested
+            too deeply.
+        UnsupportedCql: The text has several statements.
     """
     if len(text) > MAX_CHARACTERS:
         raise CqlSyntaxError(
             f"the query has {len(text):,} characters",
-            hint=f"Write at most {MAX_CHARACTERS:,}.",
+            hint=f"Write at most {MAX_CHARACTERS:,} characters.",
         )
     try:
         tokens = Cql().tokenize(text)
@@ -253,14 +254,14 @@ def tokens_of(text: str) -> list[Token]:
         if token.token_type == TokenType.SEMICOLON:
             raise UnsupportedCql(
                 "more than one statement is not supported",
-                hint="Register each SELECT as a query of its own.",
+                hint="Register each SELECT as a separate query.",
                 at=token,
             )
     return tokens
 
 
 def _outer_select(tokens: list[Token]) -> list[Token]:
-    """Remove ``ISTREAM(...)`` and check that a SELECT is left."""
+    """Return the tokens inside ``ISTREAM(...)``; raise if they do not begin with SELECT."""
     words = [token.text.upper() for token in tokens[:2]]
     if len(words) == 2 and words[0] in ("ISTREAM", "DSTREAM", "RSTREAM") and words[1] == "(":
         if words[0] != "ISTREAM":
@@ -332,7 +333,7 @@ def _refuse(construct: str, hint: str, token: Token) -> NoReturn:
     raise UnsupportedCql(f"{construct} is not supported", hint=hint, at=token)
 
 
-#: Parts of a SELECT that are bound; any other that sqlglot fills is refused.
+#: Parts of a SELECT that the binder reads. If sqlglot finds any other part, the query is refused.
 _KNOWN = frozenset({"expressions", "from_", "joins", "where", "windows"})
 _GROUPING = frozenset({"group", "having"})
 
@@ -361,7 +362,7 @@ def _first(tokens: list[Token], kind: TokenType) -> Token:
 
 
 def _start(node: exp.Expr) -> int:
-    """Return the offset of the first positioned part of a node."""
+    """Return the offset of the first part of a node that has a position."""
     return min((n.meta["start"] for n in node.walk() if "start" in n.meta), default=0)
 
 
@@ -381,7 +382,7 @@ def _form(select: exp.Select, tokens: list[Token]) -> JoinForm:
 
 
 def _tables(select: exp.Select) -> list[exp.Table]:
-    """The tables of FROM and JOIN."""
+    """Return the tables of FROM and JOIN."""
     clause = select.args.get("from_")
     if clause is None:
         end = Token(TokenType.SENTINEL, "")
@@ -408,7 +409,7 @@ def _refuse_with_many(select: exp.Select, tables: list[exp.Table], tokens: list[
     if len(tables) > MOST_STREAMS:
         raise UnsupportedCql(
             f"a join of more than {MOST_STREAMS} streams is not supported",
-            hint="Leave out streams whose columns no result needs.",
+            hint="Leave out streams that the results do not need.",
             at=tables[MOST_STREAMS].this,
         )
     for word, name, kind in (
@@ -425,8 +426,9 @@ def _refuse_with_many(select: exp.Select, tables: list[exp.Table], tokens: list[
         if table.meta["within"]:
             raise UnsupportedCql(
                 "WITHIN in a join of more than two streams is not supported",
-                detail="It bounds the distance between two streams, but not to the other streams.",
-                hint="Write a window behind each stream, or one at the end: WINDOW 5 MINUTES.",
+                detail="WITHIN bounds the distance between two streams, but not their distance to the other "
+                "streams.",
+                hint="Write a window after each stream, or one window at the end: WINDOW 5 MINUTES.",
                 at=table.meta["within"][0].at,
             )
     for join in _joins(select):
@@ -442,10 +444,10 @@ def _refuse_with_many(select: exp.Select, tables: list[exp.Table], tokens: list[
 
 
 def _asked_table(asked: Question, outside: list[exp.Table], tokens: list[Token]) -> list[exp.Table]:
-    """The one stream inside EXISTS or IN."""
+    """Return the one stream inside EXISTS or IN."""
     if len(outside) > 1:
         raise UnsupportedCql(
-            "a subquery beside a join is not supported",
+            "a subquery in a query with a join is not supported",
             hint=f"Select the rows of one stream: {ASKS}.",
             at=(asked.select.meta["start"], asked.select.meta["end"] + 1),
         )
@@ -477,7 +479,7 @@ def _source(table: exp.Table) -> Source:
 
 
 def _select_list(select: exp.Select) -> list[exp.Expr]:
-    """The select list, with ``SELECT ISTREAM(...)`` taken off."""
+    """Return the select list without the ISTREAM of ``SELECT ISTREAM(...)``."""
     items = select.expressions
     if len(items) == 1 and isinstance(items[0], exp.Anonymous) and items[0].name.upper() == "ISTREAM":
         return list(items[0].expressions)

@@ -1,4 +1,4 @@
-"""TREE at the end of a query: the tree in which its streams are joined, in the form that previews show.
+"""TREE clause at the end of a query: the tree in which its streams are joined, as previews show it.
 
 TREE ((a, b), c)          a with b, then their pairs with c
 TREE ((a, b), (c, d))     a with b, c with d, then both kinds of pairs with each other
@@ -23,10 +23,10 @@ Named = Token | tuple["Named", ...]
 
 @dataclass(frozen=True, slots=True)
 class TreeClause:
-    """TREE as written.
+    """A TREE clause as written.
 
     Attributes:
-        word: The word.
+        word: Token of the word TREE.
         items: Items in the outer parentheses.
     """
 
@@ -35,10 +35,10 @@ class TreeClause:
 
 
 def split_tree(tokens: Sequence[Token]) -> tuple[list[Token], TreeClause | None]:
-    """Return the tokens of a query before TREE, and its TREE clause or None.
+    """Return the tokens of a query before TREE, and the TREE clause, or None if there is none.
 
     Args:
-        tokens: Tokens of its SELECT.
+        tokens: Tokens of the query from SELECT on.
 
     Raises:
         CqlSyntaxError: TREE is not followed by aliases in parentheses.
@@ -51,7 +51,7 @@ def split_tree(tokens: Sequence[Token]) -> tuple[list[Token], TreeClause | None]
 
 
 def _last_opening(tokens: Sequence[Token]) -> int | None:
-    """Return the place of the parenthesis that the last token closes; None if it closes none."""
+    """Return the index of the parenthesis that the last token closes, or None if it closes none."""
     depth = 0
     for place in range(len(tokens) - 1, -1, -1):
         kind = tokens[place].token_type
@@ -62,7 +62,7 @@ def _last_opening(tokens: Sequence[Token]) -> int | None:
 
 
 def _group(tokens: Sequence[Token], place: int) -> tuple[tuple[Named, ...], int]:
-    """Return the items in parentheses, and the place after the closing one."""
+    """Return the items in parentheses, and the index after the closing parenthesis."""
     opened, items = tokens[place], list[Named]()
     while True:
         token = tokens[place + 1]
@@ -79,7 +79,7 @@ def _group(tokens: Sequence[Token], place: int) -> tuple[tuple[Named, ...], int]
         if tokens[place].token_type != TokenType.COMMA:
             raise _unexpected(tokens[place])
     if len(items) < 2:
-        raise CqlSyntaxError("parentheses in TREE hold one stream", hint=_FORM, at=opened)
+        raise CqlSyntaxError("parentheses in TREE contain only one stream", hint=_FORM, at=opened)
     return tuple(items), place + 1
 
 

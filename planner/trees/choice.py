@@ -1,4 +1,4 @@
-"""Choice of the order in which a query joins its streams: the one of least estimated cost."""
+"""Choice of the order in which a query joins its streams: the order with the lowest estimated cost."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class RankedOrders:
     """Orders of one query, the chosen one first.
 
     Attributes:
-        shape: The query.
-        orders: The orders of least cost, best first.
+        shape: Shape of the query.
+        orders: The cheapest orders, best first.
     """
 
     shape: JoinShape
@@ -34,10 +34,10 @@ class OrderChoice:
     """Chooser of join orders (``planner.bind.keys.step_keys.ChooseOrder``) that remembers the last ranking.
 
     Attributes:
-        profile: Returns the known statistics of the streams, filters and keys of some queries.
-        constants: Prices of the machine.
-        previous: Plan in force, whose steps a query can share; None if there is none.
-        last: Orders of the last query; None before the first.
+        profile: Returns the known statistics of the streams, filters and keys of given queries.
+        constants: Calibrated constants of the machine.
+        previous: Current plan, whose steps a query can share, or None if there is no plan.
+        last: Orders of the last query, or None before the first query.
     """
 
     profile: Callable[[Sequence[Query]], Profile]
@@ -46,7 +46,7 @@ class OrderChoice:
     last: RankedOrders | None = field(default=None, init=False)
 
     def __call__(self, shape: JoinShape) -> Joining:
-        """Return how the streams are joined at least cost."""
+        """Return the cheapest order in which the streams can be joined."""
         rates = OrderRates.of(shape, self.profile(pair_queries(shape)))
         self.last = RankedOrders(shape, best_orders(OrderCosts(rates, self.constants, self.previous)))
         return self.last.orders[0].joining

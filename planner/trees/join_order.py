@@ -14,11 +14,10 @@ class JoinOrder:
     """An order in which the streams of a query can be joined, and its cost.
 
     Attributes:
-        positions: Positions in FROM; the first two are joined with each other. A group of streams takes the
-            place of one stream.
+        positions: Positions in FROM, in join order; streams that are joined as a group form a nested tuple.
         cpu_s: CPU seconds per second of event time.
-        rows: Rows held.
-        exchanges: Number of changes of the key; each delays results by a batch.
+        rows: Number of rows and combinations of rows in the state.
+        exchanges: Number of times that pairs are exchanged for another key; each delays results by a batch.
         again: Numbers of the steps, from 2, whose input pairs from the previous step are not stored.
     """
 
@@ -31,19 +30,19 @@ class JoinOrder:
     @property
     def rank(self) -> tuple[float, int, float, int, tuple[int, ...], tuple[int, ...], str]:
         """Sort key for comparing orders; if all other parts are equal, the order of FROM decides."""
-        # Rounded, so that sums of the same terms in another order are equal.
+        # Rounded, so that sums of the same terms are equal whatever the order of addition.
         cpu_s, rows = float(f"{self.cpu_s:.9e}"), float(f"{self.rows:.9e}")
         tree = str(self.positions) if self.groups else ""
         return cpu_s, self.groups, rows, self.exchanges, flat(self.positions), self.again, tree
 
     @property
     def groups(self) -> int:
-        """Number of steps whose two sides are both pairs of other steps."""
+        """Number of steps in which both sides are pairs of earlier steps."""
         return _groups(self.positions)
 
     @property
     def joining(self) -> Joining:
-        """The order in the form that binding uses."""
+        """The order as a ``Joining``, which binding uses."""
         return Joining(
             self.positions, frozenset(frozenset(flat(self.positions[:step])) for step in self.again)
         )

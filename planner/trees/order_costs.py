@@ -1,24 +1,24 @@
 """Costs of the orders in which a query can join its streams.
 
-Cost of a step that joins a stream c to combinations d, in CPU seconds per second of event time:
+Cost of a step that joins a stream c to combinations d, in CPU seconds per second of event time, by its parts:
 
-    candidates      λ_d λ_c (W_d + W_c) S_key                 pairs with the step's key
-    pairs made      λ of the larger set                       pairs for which all equal columns hold
-    rows            λ_c that are packed and inserted, and λ_d that are inserted
-    exchange        λ_d packed once more, and a file of each bucket for each batch
+    candidates      λ_d λ_c (W_d + W_c) S_key                 pairs with equal step keys
+    pairs made      λ of the larger set                       pairs with equal values in all equal columns
+    rows            λ_c, packed and inserted, and λ_d, inserted
+    exchange        λ_d, packed once more, and a file of each bucket for each batch
 
 Consecutive steps with the same key are a *run*; the pairs of a run stay in their bucket.
 
-Rows held: λ_d H_d + λ_c W_c. A row of an intermediate expires when no later row can be in the windows of all
-its rows, so it is held for less than W_d (``OrderRates.held_s``). If the first step already runs for another
-query, only the new part of this query's windows has a cost. A step that joins a group inserts and holds the
-group's rows in the same way.
+The number of rows held is λ_d H_d + λ_c W_c. A combination expires when no later row can be in the windows of
+all its rows, so it is held for H_d, which is less than W_d (``OrderRates.held_s``). If the first step already
+runs for another query, only the new part of this query's windows has a cost. A step that joins a group
+inserts and holds the combinations of the group in the same way.
 
-Rows of an intermediate that are not stored are neither inserted nor held. They are recomputed for the new
-rows of the joining stream c, as in an MJoin. Of N stored rows of A, λ_c N S are examined. In a batch of
+Combinations that are not stored are neither inserted nor held. They are recomputed for the new rows of the
+joining stream c, as in an MJoin. Of N stored rows of A, λ_c N S are examined. In a batch of
 length T, N (1 - exp(-λ_c T S)) of the N rows meet a new row. These rows then meet rows of B, and so on up to
-the last stream. The cost depends on the order of the streams that joined the intermediate after its last
-stored step. So the best few join orders are kept for each such order of streams
+the last stream. The cost depends on the order of the streams that were joined after the last step with
+stored combinations. So the best few join orders are kept for each such order of streams
 (``planner.trees.orders.MOST_AGAIN``).
 """
 
@@ -56,12 +56,12 @@ from planner.trees.order_rates import OrderRates
 
 @dataclass(frozen=True, slots=True)
 class OrderCosts:
-    """Costs of a query's steps.
+    """Computes the costs of a query's steps.
 
     Attributes:
-        rates: Rates of its streams.
-        constants: Prices of the machine.
-        previous: Plan in force; None if there is none.
+        rates: Rates of the query's streams and of their combinations.
+        constants: Calibrated constants of the machine.
+        previous: Current plan, or None if there is no plan.
     """
 
     rates: OrderRates
@@ -69,7 +69,7 @@ class OrderCosts:
     previous: Plan | None = None
 
     def begun(self, first: int, second: int) -> tuple[JoinOrder, frozenset[Equals]] | None:
-        """Return the join of two streams and its key; None if no equal column joins them."""
+        """Return the join of two streams and its key, or None if no equal columns join them."""
         key = self._key((first,), (second,))
         if not key.columns:
             return None
@@ -79,13 +79,13 @@ class OrderCosts:
     def joined(
         self, order: JoinOrder, position: int, key: frozenset[Equals], *, rests: bool = True
     ) -> tuple[JoinOrder, frozenset[Equals]] | None:
-        """Return an order with one more stream, and the key of its last run; None if it is not possible.
+        """Return an order with one more stream, and the key of its last run, or None if that is not possible.
 
         Args:
-            order: The order so far, of two streams at least.
-            position: Position of the stream that joins.
-            key: Key of its last run.
-            rests: Whether the combinations so far are stored.
+            order: Order of at least two streams.
+            position: Position in FROM of the stream that is added.
+            key: Key of the last run of ``order``.
+            rests: Whether the combinations that ``order`` makes are stored.
         """
         before = flat(order.positions)
         following = self._key(before, (position,), key)
@@ -101,11 +101,11 @@ class OrderCosts:
     def grouped(
         self, one: JoinOrder, other: JoinOrder, key_one: frozenset[Equals], key_other: frozenset[Equals]
     ) -> tuple[JoinOrder, frozenset[Equals]] | None:
-        """Return the order that joins two orders, and the key of its last run; None if it is not possible.
+        """Return the order that joins two orders, and the key of its last run, or None if it is not possible.
 
         Args:
-            one: An order of two streams at least.
-            other: An order of other streams.
+            one: Order of at least two streams.
+            other: Order of other streams, also at least two.
             key_one: Key of the last run of ``one``.
             key_other: Key of the last run of ``other``.
         """
@@ -139,10 +139,10 @@ class OrderCosts:
         ), key.columns
 
     def of(self, positions: tuple[Item, ...], again: Collection[int] = ()) -> JoinOrder | None:
-        """Return an order with its cost; None if it is not possible.
+        """Return an order with its cost, or None if the order is not possible.
 
         Args:
-            positions: Positions in FROM.
+            positions: Positions in FROM, in join order.
             again: Numbers of the steps, from 2, whose input pairs from the previous step are not stored.
         """
         found = self._of(positions, again)
@@ -173,7 +173,7 @@ class OrderCosts:
         return next_key(left, right, self.rates.shape.equal, key_a, key_b)
 
     def _exchange(self, per_s: float) -> float:
-        """Return the cost of sending pairs, at a rate per second, to the buckets of another key."""
+        """Return the cost of exchanging ``per_s`` pairs per second between buckets for another key."""
         price, rates = self.constants, self.rates
         return price.per_packed_row * per_s + price.per_stored_segment * rates.buckets / rates.batch_s
 
@@ -210,14 +210,14 @@ class OrderCosts:
         return JoinOrder(after, order.cpu_s + cpu_s, order.rows + rows, exchanges, again)
 
     def again_per_s(self, order: JoinOrder, key: frozenset[Equals]) -> tuple[float, float]:
-        """Return the work per second of event time of recomputing rows for an order's last stream.
+        """Return the work per second of event time to recompute combinations for an order's last stream.
 
         Args:
             order: The order.
-            key: Key of its last run.
+            key: Key of the last run of ``order``.
 
         Returns:
-            Pairs of equal key that are examined, and combinations that are made.
+            Number of pairs of equal key that are examined, and number of combinations that are made.
         """
         rates = self.rates
         *before, position = flat(order.positions)
@@ -255,16 +255,16 @@ class OrderCosts:
         return equal
 
     def spread(self) -> bool:
-        """Return whether rows of one key of two of the streams are, or were, in several buckets.
+        """Return whether a join of some of the streams has, or had, the rows of one key in several buckets.
 
-        In that case, some pairs of two steps would not meet in a bucket.
+        In that case, some pairs of two steps would not meet in the same bucket.
         """
         ids = {stream.id for stream in self.rates.shape.streams}
         spread = {} if self.previous is None else self.previous.replications()
         return any(ids.issuperset(family_streams(family)) for family in spread)
 
     def _new_fraction(self, first: int, second: int) -> float:
-        """Return the fraction of two streams' windows that no running query with their filters covers."""
+        """Return the fraction of two streams' windows that no running query with the same filters covers."""
         shape = self.rates.shape
         ids = [stream.id for stream in shape.streams]
         a = side_a(first, second, ids)

@@ -1,4 +1,4 @@
-"""Rates of combinations of a query's streams, from statistics of streams and pairs of streams.
+"""Rates of combinations of rows of a query's streams, from statistics of streams and pairs of streams.
 
     combinations of A, B, C per second    λ_A λ_B λ_C · S(a.k = b.k) S(b.k = c.k) · (W_A + W_B) (W_AB + W_C)
 
@@ -8,7 +8,7 @@ FROM.
 Streams that are joined by their order have no windows. For a set of such streams, W is the time for which its
 rows are held to meet rows of another set: W = M / r, where r is the rate and M is the number of rows held, by
 Equations 7 and 8 (Window-Oblivious Join, Wu, Tan, Zhou). Equations 9 and 10 give r and k for several streams
-together; their lag is the lag of the stream that lags most.
+together. The lag of several streams is the lag of the stream that lags most.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def pair_query(shape: JoinShape, left: Origin, right: Origin) -> Query:
     """Return the join of two streams on one equal column, with the windows and filters of a query.
 
     Args:
-        shape: The query.
-        left: A column of one of its streams.
-        right: A column of another stream.
+        shape: Shape of the query.
+        left: Column of one stream of the query.
+        right: Column of another stream of the query.
     """
     (i, own), (j, other) = (left, right) if _before(shape, left, right) else (right, left)
     sides = []
@@ -59,7 +59,7 @@ def pair_query(shape: JoinShape, left: Origin, right: Origin) -> Query:
 
 
 def pair_queries(shape: JoinShape) -> tuple[Query, ...]:
-    """Return the two-stream joins whose statistics tell how many rows of a query's streams match."""
+    """Return the two-stream joins whose statistics give the selectivities of a query's equal columns."""
     pairs = [pair for columns in shape.equal for pair in combinations(sorted(columns), 2)]
     found = [pair_query(shape, left, right) for left, right in pairs if left[0] != right[0]]
     return tuple(replace(query, id=number, name=f"pair {number}") for number, query in enumerate(found, 1))
@@ -70,11 +70,11 @@ class OrderRates:
     """Rates of a query's streams and of their combinations.
 
     Attributes:
-        shape: The query.
+        shape: Shape of the query.
         per_s: Rows of each stream that pass its filter, per second.
-        selectivity: Fraction of pairs of rows that have equal values in two columns.
-        batch_s: Event time of a batch, seconds.
-        buckets: Buckets of the job.
+        selectivity: Fraction of pairs of rows that have equal values, by the two columns.
+        batch_s: Event time that a batch covers, in seconds.
+        buckets: Number of buckets of the job.
         ordered: Scrambling factor of each stream, and the rate of its rows before filters; empty unless the
             streams are joined by their order.
         lag_s: Seconds by which a stream leads another one in the order; 0 for missing pairs.
@@ -91,7 +91,7 @@ class OrderRates:
 
     @classmethod
     def of(cls, shape: JoinShape, profile: Profile) -> OrderRates:
-        """Return the rates of a profile; missing rates are assumed."""
+        """Return the rates according to a profile; default values replace missing rates."""
         rates = {s.stream_id: s.rate_per_s.value for s in profile.streams}
         passing = {(f.stream_id, f.sql): f.selectivity.value for f in profile.filters}
         known = {f.family: f for f in profile.families}
@@ -122,7 +122,7 @@ class OrderRates:
         )
 
     def combinations_per_s(self, positions: Collection[int]) -> float:
-        """Return the number of combinations of some streams per second that meet all windows and keys."""
+        """Return the number of combinations of some streams per second that satisfy all windows and keys."""
         members = frozenset(positions)
         if members not in self._combinations_per_s:
             self._combinations_per_s[members] = self._per_s(sorted(members))
@@ -136,18 +136,19 @@ class OrderRates:
         return rate
 
     def windows_s(self, left: Collection[int], right: Collection[int]) -> tuple[float, float]:
-        """Return the windows of a step on the combinations of its two sides, seconds."""
+        """Return the windows of the two sides of a step, in seconds."""
         if self.ordered:
             return self._order_held_s(left, right), self._order_held_s(right, left)
         a, b = self.shape.distances.windows_us(tuple(left), tuple(right))
         return _seconds(a), _seconds(b)
 
     def held_s(self, left: Sequence[int], right: Collection[int]) -> float:
-        """Return how long, in seconds, a combination of some streams waits for later rows of others.
+        """Return how long, in seconds, a combination of ``left`` streams waits for later rows of ``right``.
 
-        For two streams it is the mean of min(T_a + W_a, T_b + W_b) - max(T_a, T_b) over all pairs in the
-        windows: [f(W_a, W_b) + f(W_b, W_a)] / (W_a + W_b), f(W, V) = mW - m²/2, m = min(W, V). For n streams
-        with equal windows it is W / n.
+        For a combination of streams a and b, this is the mean of min(T_a + W_a, T_b + W_b) - max(T_a, T_b)
+        over all pairs in the windows: [f(W_a, W_b) + f(W_b, W_a)] / (W_a + W_b), f(W, V) = mW - m²/2,
+        m = min(W, V). For n streams
+        with equal windows W, this is W / n.
         """
         window_s, _ = self.windows_s(left, right)
         if self.ordered:
@@ -161,11 +162,11 @@ class OrderRates:
         return waiting / sum(apart_s.values())
 
     def _order_held_s(self, left: Collection[int], right: Collection[int]) -> float:
-        """Return how long, in seconds, rows of streams are held for other streams in a join by order."""
+        """Return for how many seconds an ordered join holds rows of ``left`` for rows of ``right``."""
         own, other = (self._in_order(positions) for positions in (left, right))
         if own.rate_per_s <= 0:
             return 0.0
-        # A combination is made when the row of the most lagging stream has arrived.
+        # A combination is made when its last row has arrived, which is the row of the stream that lags most.
         lag_s = min(max(self.lag_s.get((i, j), 0.0) for j in right) for i in left)
         return min(buffer_rows(own, other, lag_s * own.rate_per_s) / own.rate_per_s, HORIZON_S)
 
@@ -174,13 +175,13 @@ class OrderRates:
         return streams[0] if len(streams) == 1 else joined(streams)
 
     def equal_fraction(self, columns: Equals, positions: Collection[int]) -> float:
-        """Return the fraction of combinations of some streams whose columns in a set are equal."""
+        """Return the fraction of combinations of some streams that have equal values in a set of columns."""
         held = [origin for origin in sorted(columns) if origin[0] in positions]
         return prod(self.selectivity[pair] for pair in pairwise(held))
 
 
 def _before(shape: JoinShape, left: Origin, right: Origin) -> bool:
-    """Return whether the first of two streams is side a of their join."""
+    """Return whether the stream of ``left`` is side a of its join with the stream of ``right``."""
     one, other = shape.streams[left[0]].id, shape.streams[right[0]].id
     return (one, left[0]) < (other, right[0])
 

@@ -1,16 +1,16 @@
-"""Join orders by cost: dynamic programming over connected sets of streams.
+"""Search for the cheapest join orders: dynamic programming over connected sets of streams.
 
     {A} ─┬─ {A, B} ─┬─ {A, B, C}     the best orders of a set extend those of a smaller set by one stream
     {B} ─┤          │
     {C} ─┴─ {B, C} ─┘
 
-    {A, B} and {C, D}                or join those of two smaller sets: the tree is bushy
+    {A, B} and {C, D}                or join the orders of two smaller sets: a bushy tree
 
 The cost of a step depends on the set of streams joined before it and on the key of the run that it may
-continue (``planner.bind.keys.step_keys``). The cost does not depend on the order in which this set was
-joined, so for each set and key the best few orders are enough (Selinger et al., SIGMOD 1979). A step joins
-one stream, or a group of streams that have been joined with each other. A tree with groups is chosen only if
-it is cheaper than every tree without groups. All its rows are stored.
+continue (``planner.bind.keys.step_keys``). If all combinations are stored, the cost does not depend on the
+order in which this set was joined, so the best few orders for each set and key are enough (Selinger et al.,
+SIGMOD 1979). A step joins one stream, or a group of streams that have been joined with each other. A tree
+with groups stores all combinations, and is chosen only if it is cheaper than every tree without groups.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from planner.sql.scopes.step_scope import Item, flat
 from planner.trees.join_order import JoinOrder
 from planner.trees.order_costs import OrderCosts
 
-#: Number of orders shown: the best one and the three next best.
+#: Number of orders shown to users: the best order and the three next best orders.
 SHOWN = 4
-#: In joins of more streams all rows are stored, and only the best order of each group is compared: there
-#: are too many orders.
+#: Maximum number of streams in a join for which orders that do not store some combinations are compared. With
+#: more streams there are too many orders: then also only the best order of each group is compared.
 MOST_AGAIN = 5
 
-#: Streams joined, the key of the last run, the streams that joined since the last stored rows, and whether
-#: some rows are not stored.
+#: The joined streams, the key of the last run, the streams joined after the last step with stored
+#: combinations, and whether some combinations are not stored.
 _State = tuple[frozenset[int], frozenset[Equals], tuple[Item, ...], bool]
 
 
 def best_orders(costs: OrderCosts, most: int = SHOWN) -> tuple[JoinOrder, ...]:
-    """Return the orders of least cost, best first.
+    """Return the cheapest orders, best first.
 
     Args:
         costs: Costs of the query's steps.
@@ -79,14 +79,14 @@ def _with_one_more(
     states: Mapping[_State, Sequence[JoinOrder]],
     resting: Sequence[bool],
 ) -> Iterator[tuple[JoinOrder, frozenset[Equals]] | None]:
-    """Yield orders that extend other orders by one stream."""
+    """Yield the orders that extend an order in ``states`` by one stream."""
     for (members, key, _, _), orders in states.items():
         for position in sorted(set(nx.node_boundary(joined, members))):
             for order, rests in product(orders, resting):
                 yield costs.joined(order, position, key, rests=rests)
 
 
-#: Best orders of some streams with all rows stored, by the streams and the key of the last run.
+#: Best orders that store all combinations, by their set of streams and the key of their last run.
 _Groups = Mapping[tuple[frozenset[int], frozenset[Equals]], Sequence[JoinOrder]]
 
 
@@ -101,7 +101,7 @@ def _groups_of(states: Mapping[_State, Sequence[JoinOrder]], most: int) -> _Grou
 def _with_groups(
     costs: OrderCosts, groups: Mapping[int, _Groups], size: int
 ) -> Iterator[tuple[JoinOrder, frozenset[Equals]] | None]:
-    """Yield orders of ``size`` streams that join two groups."""
+    """Yield the orders of ``size`` streams that join two groups of streams."""
     if costs.spread():
         return
     for smaller in range(2, size // 2 + 1):

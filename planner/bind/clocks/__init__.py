@@ -1,4 +1,4 @@
-"""Windows not based on event time (rows, stream order), and eviction before a window ends.
+"""Windows that count rows or follow the order of a stream, and eviction of rows before their windows end.
 
 Doors: horizons, orders, rows.
 """

@@ -1,8 +1,9 @@
-"""Queries over streams whose oldest rows may be evicted before their windows end.
+"""Refusal of queries whose results would be wrong if a stream evicts rows before their windows end.
 
 A *horizon* (``catalog.values.control.Horizon``) removes rows below an event time from the state of a stream.
 Eviction must not make results wrong. In an outer, semi or anti join, a row whose partner was evicted would be
-taken for a row without a partner. In a join of more than two streams, a combination may keep an evicted row.
+returned as a row without a partner. In a join of more than two streams, a stored combination of rows may
+still contain the evicted row.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from planner.sql.scopes.scope import SideScope
 
 
 def refuse_horizon(query: Query, written: Sequence[SideScope]) -> None:
-    """Refuse a query that needs rows which a stream may evict at its cap.
+    """Refuse a query that needs rows that a stream may evict when its state reaches its cap.
 
     Args:
         query: The bound query.
-        written: Its streams.
+        written: Streams of the query.
 
     Raises:
         UnsupportedCql: A stream evicts rows, and the query is not an inner join of two streams with time

@@ -4,11 +4,11 @@
     abs(a.epoch - b.epoch) <= 5        windows of 6 steps
     b.epoch BETWEEN a.epoch AND a.epoch + 5
 
-It is not known how long a row must wait for its partner, but the order of the streams tells when no more
-partners can arrive (WO-Join, Wu, Tan and Zhou, §2). So the ordering columns are the clock of a family of
-ordered joins. The windows of the family bound the distance between values of these columns. Only integers
-have distances here; values of other types are compared for equality only. The conditions are evaluated as
-well, so a window may be wider than its condition.
+How long a row must wait for its partner is unknown, but no more partners can arrive once the order of the
+other stream has passed the row (WO-Join, Wu, Tan and Zhou, §2). So the ordering columns are the clock of a
+family of ordered joins: its windows bound the distance between values of the two columns. Only integers have
+distances here; values of other types are compared for equality only. A window may be wider than its
+condition, because the condition is also tested on each pair.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from planner.expressions.types.typed import Typed
 from planner.predicates.logic.limits import limits
 from planner.sql.scopes.scope import Scope, SideName
 
-#: A join key: columns as (of a, of b), and their common type.
+#: Part of a join key: the column of side a, the equal column of side b, and their common type.
 _KeyPair = tuple[str, str, str]
 
 
 def ordered_windows(
     scope: Scope, keys: Collection[_KeyPair], residuals: Sequence[Typed]
 ) -> dict[SideName, int] | None:
-    """Return the windows of an ordered join, in steps of the ordering columns; None for other queries.
+    """Return the windows of an ordered join in steps of the ordering columns, or None for any other query.
 
     Args:
         scope: Names of the query.
-        keys: Its join key.
-        residuals: Its conditions on both rows.
+        keys: Join key of the query.
+        residuals: Conditions of the query on the rows of both sides.
     """
     ordering = _ordering(scope)
     if ordering is None:
@@ -61,11 +61,11 @@ def ordered_windows(
 
 
 def joins_orders(streams: Sequence[Stream], key: Collection[tuple[str, ...]]) -> bool:
-    """Return whether the key has the ordering columns of all streams and one clock can serve all streams.
+    """Return whether the key equates the ordering columns of all streams and their orders are comparable.
 
     Args:
         streams: The streams.
-        key: The column of every stream, for each part of the key.
+        key: Parts of the key; each part has one column of every stream, in the order of ``streams``.
     """
     ordering = [_column(stream) for stream in streams]
     first = ordering[0]
@@ -77,35 +77,35 @@ def joins_orders(streams: Sequence[Stream], key: Collection[tuple[str, ...]]) ->
 
 
 def order_hint(scope: Scope, keys: Collection[_KeyPair]) -> str:
-    """Return a hint on how a query without windows can use the order of its streams, or ''.
+    """Return a hint on how to join the streams by their order without windows, or "" if that is impossible.
 
     Args:
         scope: Names of the query.
-        keys: Its join key.
+        keys: Join key of the query.
     """
     ordering = _ordering(scope)
     if ordering is not None:
         a, b = (f"{side.alias}.{c.name}" for side, c in zip((scope.a, scope.b), ordering, strict=True))
         near = f", or abs({a} - {b}) <= 5" if is_integer(ordering[0].type) else ""
-        return f" Without windows, write {a} = {b}{near}."
+        return f" To join without windows, write {a} = {b}{near}."
     if not keys or all(side.stream.order is not None for side in scope.written):
         return ""
     one, other, _ = next(iter(keys))
     return (
-        " Without windows, both streams must come in the order of the key: declare it as order "
+        " To join without windows, declare the key as the order of both streams "
         f"({scope.a.stream.name}: {one}, {scope.b.stream.name}: {other})."
     )
 
 
 def _window(distance: float) -> int:
-    """Return the window that reaches ``distance`` steps; unbounded from 2**53, where floats are not exact."""
+    """Return the window that reaches ``distance`` steps; unbounded from 2**53, where floats are inexact."""
     if distance >= 2**53:
         return UNBOUNDED_US
     return max(math.floor(distance), 0) + 1
 
 
 def _ordering(scope: Scope) -> tuple[Column, Column] | None:
-    """Return the ordering columns of both streams; None if they cannot serve as one clock."""
+    """Return the ordering columns of both streams, or None if one clock cannot measure both orders."""
     first, second = _column(scope.a.stream), _column(scope.b.stream)
     if first is None or second is None or not _one_clock(scope.a.stream, scope.b.stream):
         return None

@@ -1,4 +1,4 @@
-"""Windows of rows: the clocks that measure them, and the constructs that support them.
+"""Windows of rows: their clocks, and refusal of queries in which windows of rows are not supported.
 
 A [ROWS 100]                      the last 100 rows of A
 A [PARTITION BY k ROWS 1]         the last row of A for each k, where k is the join key
@@ -27,13 +27,13 @@ def row_clocks(
 
     Args:
         scope: The streams of the query.
-        kind: Kind of its join.
-        keys: Its join key, as columns of (a, b).
-        bounded: Whether a condition bounds the event times.
+        kind: Kind of the query's join.
+        keys: Join key: pairs of a column of side a and the equal column of side b.
+        bounded: Whether a condition bounds the distance of the event times.
 
     Raises:
-        UnsupportedCql: A window of rows is used with a construct that does not support it yet.
-        UnknownColumn: PARTITION BY names no column of its stream.
+        UnsupportedCql: A window of rows is used with a construct that does not support such windows yet.
+        UnknownColumn: PARTITION BY contains a name that is not a column of its stream.
         InvalidWindow: PARTITION BY leaves out a column of the join key.
     """
     clocks: dict[SideName, Clock] = {"a": "time", "b": "time"}
@@ -43,13 +43,13 @@ def row_clocks(
             continue
         for wrong, what in (
             (kind != "inner", f"a ROWS window in {'an' if kind in ('outer', 'anti') else 'a'} {kind} join"),
-            (bounded, "a ROWS window beside conditions on the event times of both streams"),
+            (bounded, "a ROWS window together with conditions on the event times of both streams"),
         ):
             if wrong:
                 raise UnsupportedCql(f"{what} is not supported", hint=_TIME_WINDOW, at=window.at)
         if window.clock == "key rows":
             if not keys:
-                raise _no_key(window, "This join has none.")
+                raise _no_key(window, "This join has no key.")
             _check_partition(this, window, {pair[0 if this.side == "a" else 1] for pair in keys})
         clocks[this.side] = window.clock
     return clocks
@@ -62,12 +62,12 @@ def step_row_windows(
 
     Args:
         scope: The streams of the query.
-        keys: Keys of its steps.
+        keys: Keys of the query's steps.
         equal: Sets of equal columns.
 
     Raises:
-        UnsupportedCql: Rows are counted per key, and a step has no key, or the steps have different keys.
-        UnknownColumn: PARTITION BY names no column of its stream.
+        UnsupportedCql: The query has PARTITION BY, and its steps do not all have the same key.
+        UnknownColumn: PARTITION BY contains a name that is not a column of its stream.
         InvalidWindow: PARTITION BY leaves out a column of the join key.
     """
     found: dict[int, Window] = {}
@@ -78,11 +78,11 @@ def step_row_windows(
             continue
         if window.clock == "key rows":
             if not all(of_steps):
-                raise _no_key(window, "A stream of this query is joined by a condition alone.")
+                raise _no_key(window, "One stream of this query is joined by a condition without a key.")
             if len(set(of_steps)) > 1 or any(key.exchanged for key in keys):
                 raise UnsupportedCql(
                     "PARTITION BY in a join of more than two streams with several keys is not supported",
-                    detail="Rows are counted by the key that all streams have.",
+                    detail="PARTITION BY counts rows per key, so all streams must be joined on the same key.",
                     hint=_ALL_ROWS,
                     at=window.at,
                 )
@@ -95,7 +95,7 @@ def step_row_windows(
 def _no_key(window: Window, why: str) -> UnsupportedCql:
     return UnsupportedCql(
         "PARTITION BY in a join without an equal key is not supported",
-        detail=f"Rows are counted by the key that all streams have. {why}",
+        detail=f"PARTITION BY counts rows per key of the whole join. {why}",
         hint=_ALL_ROWS,
         at=window.at,
     )
@@ -117,11 +117,13 @@ def _check_partition(this: SideScope, window: Window, key: set[str]) -> None:
     if missing := sorted(key - named):
         raise InvalidWindow(
             f"PARTITION BY lacks {listed(missing)} of the join key",
-            detail="Rows are counted by the whole join key only.",
+            detail="PARTITION BY must name all columns of the join key.",
             hint=hint,
             at=window.at,
         )
     if more := sorted(named - key):
         raise UnsupportedCql(
-            f"PARTITION BY {listed(more)} beside the join key is not supported", hint=hint, at=window.at
+            f"PARTITION BY {listed(more)} in addition to the join key is not supported",
+            hint=hint,
+            at=window.at,
         )

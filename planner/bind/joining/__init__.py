@@ -1,4 +1,4 @@
-"""Two-sided queries for the steps of a join of more than two streams, and the TREE clause.
+"""Binding of joins of more than two streams as steps with two sides each, and of the TREE clause.
 
 Doors: steps.
 """

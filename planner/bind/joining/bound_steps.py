@@ -1,7 +1,7 @@
-"""Steps with bound conditions, as queries of two sides each (``catalog.values.query``).
+"""Construction of one nested query of two-sided steps from bound conditions (``catalog.values.query``).
 
-A side whose rows are pairs of an earlier step carries the columns that later steps use, and the columns that
-tell when a pair expires.
+If the rows of a side are pairs of an earlier step, they carry the columns that this and later steps use, and
+the columns that determine when a pair expires.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _SIDES: tuple[SideName, SideName] = ("a", "b")
 
 @dataclass(frozen=True, slots=True)
 class BoundStep:
-    """Conditions of a step.
+    """Compiled conditions of one step.
 
     Attributes:
-        filters: Filter of each side; ``catalog.steps.steps`` adds the filter of an intermediate.
-        residual: Condition on both sides.
-        read: Columns that the residual and the results of the step read.
+        filters: Filter of each side that is a stream; ``catalog.steps.steps`` adds filters of intermediates.
+        residual: Condition on a row of side a and a row of side b.
+        read: Columns that the residual and, in the last step, the results read.
     """
 
     filters: Mapping[SideName, Typed]
@@ -41,14 +41,14 @@ class BoundStep:
 
 @dataclass(frozen=True, slots=True)
 class BoundSteps:
-    """Steps of a query.
+    """Conditions, keys and windows of all steps of a query.
 
     Attributes:
         bound: Conditions of each step, by the set of streams that the step has joined.
-        keys: Key of each step, by the same set.
-        distances: Bounds on the distances of event times, or of values of the ordering columns.
-        counted: Windows of rows.
-        clock: Clock of all other windows.
+        keys: Key of each step, by the set of streams that the step has joined.
+        distances: Bounds on the distances of event times, or in an ordered join, of ordering columns.
+        counted: Windows of rows, by the position of their stream in FROM.
+        clock: Clock of all windows that are not windows of rows.
         never: Whether the conditions exclude every result.
         again: Sets of streams whose combinations are not stored, but recomputed when one more stream is
             joined.
@@ -70,13 +70,13 @@ class BoundSteps:
         *,
         oldest: bool = False,
     ) -> Query:
-        """Return the steps that join streams and groups of streams, as one nested query.
+        """Return the last step of a join as a query, which contains the earlier steps as its sides.
 
         Args:
             scope: Names at the last step.
-            outputs: Result columns; None if the pairs of the last step go to another step.
-            after: Columns that later steps use.
-            oldest: Whether later steps use the oldest event time of a pair.
+            outputs: Result columns, or None if the pairs of the last step go to another step.
+            after: Columns that steps after the last step of ``scope`` use.
+            oldest: Whether those steps use the oldest event time of a pair.
         """
         last = len(scope.order) - 1
         query: Query | None = None
@@ -111,7 +111,7 @@ class BoundSteps:
         *,
         oldest: bool,
     ) -> Query:
-        """Return one step as a query of its two sides."""
+        """Return one step as a query; the steps ``left`` and ``right`` make the rows of its sides."""
         step, key = self.bound[scope.known], self.keys[scope.known]
         carried = set(step.read) if outputs is not None else step.read | handed
         positions = scope.side_positions()
@@ -128,7 +128,7 @@ class BoundSteps:
         for side, window_us in windows_us.items():
             filter_ = Typed(NEVER, "boolean") if self.never else step.filters[side]
             maker = made_by[side]
-            # The rank of a row in its own stream is not a column of the stream.
+            # A side that is a stream has no column for the ranks of its rows.
             needed = {
                 scope.named(o)[1]
                 for o in carried
@@ -163,12 +163,12 @@ class BoundSteps:
         )
 
     def _expires(self, scope: StepScope, name: SideName, side: Side, *, oldest: bool) -> Side:
-        """Return a side of pairs with the columns and bounds by which its rows expire.
+        """Return a side whose rows are pairs, with the columns and bounds by which these pairs expire.
 
         Args:
             scope: Names of the step.
             name: Name of the side.
-            side: The side.
+            side: The side without these columns and bounds.
             oldest: Whether later steps use the oldest event time of a pair.
         """
         own, other = _own_and_other(scope, name)
@@ -190,7 +190,7 @@ class BoundSteps:
         return replace(side, columns=tuple(sorted(columns)), expires=expires)
 
     def _expiring(self, scope: StepScope) -> frozenset[Origin]:
-        """Return the event times and ranks that tell when the pairs on a side of a step expire."""
+        """Return the event times and ranks that determine when the pairs on the sides of a step expire."""
         if self.clock == "order":
             return frozenset()
         found: set[Origin] = set()
@@ -203,18 +203,18 @@ class BoundSteps:
         return frozenset(found)
 
     def _alike(self, scope: StepScope, name: SideName) -> int | None:
-        """Return how long after its oldest event time a pair is needed; None if windows differ."""
+        """Return for how many µs after its oldest event time a pair is needed, or None if windows differ."""
         return None if self.clock == "order" else self.distances.alike(*_own_and_other(scope, name))
 
 
 def _own_and_other(scope: StepScope, side: SideName) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the positions of the streams of a side, and those of the other side."""
+    """Return the positions in FROM of the streams of a side, then of the streams of the other side."""
     positions = scope.side_positions()
     return positions[side], positions["b" if side == "a" else "a"]
 
 
 def _side(scope: StepScope, position: int, window_us: int, filter_: Typed, columns: set[str]) -> Side:
-    """Return a side that is a stream."""
+    """Return a side whose rows are the rows of one stream."""
     this = scope.written[position]
     return Side(
         stream_id=this.stream.id,
@@ -245,7 +245,7 @@ def _made_side(
 
 
 def time_of(scope: StepScope, position: int) -> Origin:
-    """Return the event time of a stream."""
+    """Return the event time column of a stream."""
     return position, scope.written[position].stream.event_time
 
 

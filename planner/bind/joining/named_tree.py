@@ -1,4 +1,4 @@
-"""The tree given by the TREE clause of a query, checked for joins that are not possible."""
+"""The join tree that a query requests in its TREE clause; trees that cannot be executed are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from planner.errors import CqlSyntaxError, UnknownStream, UnsupportedCql
 from planner.sql.scopes.step_scope import Item, StepScope, flat
 from planner.sql.tree_clause import Named, TreeClause
 
-#: Streams whose pairs are not stored, and the stream whose rows cause these pairs to be recomputed.
+#: Positions of streams whose pairs are not stored, and the position of the stream whose rows cause them to be
+#: recomputed.
 Again = tuple[tuple[int, ...], int]
 
 _BOTH_SIDES = "a tree with pairs on both sides of a step"
@@ -28,8 +29,8 @@ class NamedTree:
     """A join tree given by the TREE clause of a query.
 
     Attributes:
-        clause: TREE as written.
-        scope: Streams of the query.
+        clause: The TREE clause as written.
+        scope: Names and streams of the query.
     """
 
     clause: TreeClause
@@ -43,18 +44,18 @@ class NamedTree:
         *,
         timed: bool,
     ) -> Joining:
-        """Return how the streams are joined.
+        """Return the join order that the TREE clause requests.
 
         Args:
             equal: Sets of equal columns.
             linked: For each condition on several streams, the positions of its streams.
-            distances: Bounds on event times, closed.
+            distances: Bounds on event times, including all implied bounds.
             timed: Whether all windows are time windows.
 
         Raises:
-            CqlSyntaxError: A stream is named twice, or not at all.
-            UnknownStream: A name is not in FROM.
-            UnsupportedCql: The streams cannot be joined in this way.
+            CqlSyntaxError: TREE names a stream twice, or leaves out a stream.
+            UnknownStream: TREE contains a name that is not in FROM.
+            UnsupportedCql: The streams cannot be joined in this order.
         """
         positions, again = self._order(self.clause.items)
         self._check_names(positions)
@@ -69,7 +70,7 @@ class NamedTree:
             if not timed or not key.parts or key.exchanged or not possible:
                 self._refuse(
                     f"a tree that does not store the pairs of {self._aliases(before)}",
-                    "Pairs can be made again only if all windows are time windows, the key does not change, "
+                    "Pairs can be recomputed only if all windows are time windows, the key does not change, "
                     "and a pair is not needed longer than its rows are stored.",
                     f"Write parentheses around {self._aliases(before)}.",
                 )
@@ -82,7 +83,7 @@ class NamedTree:
         equal: Sequence[Equals],
         linked: Sequence[frozenset[int]],
     ) -> None:
-        """Refuse a step without a condition, and a first step without a key if later steps have a key."""
+        """Refuse a step that no condition joins, and a first step without a key if any columns are equal."""
         joined = [frozenset(p for p, _ in columns) for columns in equal] + [*linked]
         for place, key in enumerate(keys, 1):
             left, right = set(flat(positions[:place])), set(flat(positions[place : place + 1]))
@@ -96,7 +97,7 @@ class NamedTree:
                 )
 
     def _check_both_sides(self, keys: Sequence[StepKey]) -> None:
-        """Refuse constructs that are not possible in a tree with pairs on both sides of a step."""
+        """Refuse a step without a key in a tree where both sides of some step are pairs."""
         for key in keys:
             if not key.parts:
                 self._refuse(
@@ -105,7 +106,7 @@ class NamedTree:
                 )
 
     def check(self, query: Query) -> None:
-        """Refuse a query with two steps that join the same streams in the same way.
+        """Refuse a query in which two steps join the same streams on the same key.
 
         A family identifies a query by its id alone, so it cannot contain two steps of one query.
 
@@ -113,7 +114,7 @@ class NamedTree:
             query: The bound query.
 
         Raises:
-            UnsupportedCql: Two of its steps would belong to one family.
+            UnsupportedCql: Two steps of the query would belong to one family.
         """
         seen = set()
         for step in steps(query):
@@ -127,7 +128,7 @@ class NamedTree:
         return [this.stream.id for this in self.scope.written]
 
     def _order(self, named: Named) -> tuple[tuple[Item, ...], list[Again]]:
-        """Return the positions in FROM in join order, and the streams whose pairs are not stored."""
+        """Return the positions in FROM in join order, and the sets of streams whose pairs are not stored."""
         if isinstance(named, Token):
             return (self._position(named),), []
         first, *others = named
@@ -139,7 +140,7 @@ class NamedTree:
                 self._refuse(
                     f"a tree that joins pairs of {self._aliases(flat(joined))} with pairs that are not "
                     "stored",
-                    f"Pairs of {self._aliases(before)} can be made again only for rows of a single stream.",
+                    f"Pairs of {self._aliases(before)} can be recomputed only for rows of a single stream.",
                     f"Write parentheses around {self._aliases(before)}.",
                 )
             if place:
@@ -175,6 +176,6 @@ class NamedTree:
         self,
         construct: str,
         detail: str | None = None,
-        hint: str = "Leave TREE out: the tree of least cost is chosen.",
+        hint: str = "Leave TREE out: then the tree with the lowest cost is chosen.",
     ) -> NoReturn:
         raise UnsupportedCql(f"{construct} is not supported", detail=detail, hint=hint, at=self.clause.word)

@@ -1,9 +1,9 @@
-"""Conditions of a join of more than two streams: equal columns, bounds and other conditions.
+"""Sorting of the conditions of a join of more than two streams: equal columns, bounds and other conditions.
 
 WHERE a.k = b.k AND b.k = c.k AND c.ts <= a.ts + INTERVAL '1' MINUTE AND a.v > 1 AND a.w < c.w
 
-equal columns   a.k = b.k, b.k = c.k       they become keys of steps (``keys.step_keys``)
-bounds          c.ts - a.ts <= 1 minute    they narrow the windows (``keys.distances``)
+equal columns   a.k = b.k, b.k = c.k       become keys of steps (``keys.step_keys``)
+bounds          c.ts - a.ts <= 1 minute    narrow the windows (``keys.distances``)
 conditions      a.v > 1, a.w < c.w         tested at the first step that has all of their columns
 """
 
@@ -38,14 +38,14 @@ Condition = tuple[exp.Expr, frozenset[Origin]]
 
 @dataclass(slots=True)
 class StepConditions:
-    """Conjuncts of a query, sorted by their use.
+    """Conjuncts of a query, sorted by how the query uses them.
 
     Attributes:
         equal: Pairs of equal columns of two streams, each with the syntax node of the condition.
         conditions: All other conditions on rows.
         linked: For each condition or bound on several streams, the positions of these streams.
         distances: Bounds on event times.
-        bounds_at: The last bound.
+        bounds_at: Syntax node of the last bound, or None without bounds.
     """
 
     distances: Distances
@@ -56,7 +56,7 @@ class StepConditions:
 
 
 def classified(statement: Statement, scope: StepScope) -> StepConditions:
-    """Sort the conjuncts into equal columns, bounds and other conditions; all are type-checked."""
+    """Sort the conjuncts into equal columns, bounds and other conditions, and type-check them."""
     found = StepConditions(Distances(len(statement.sources)))
     for position, identifier in zip(statement.using_at, statement.using, strict=True):
         _add_using(scope, found, position, identifier)
@@ -83,7 +83,7 @@ def classified(statement: Statement, scope: StepScope) -> StepConditions:
 
 
 def _equal_columns(node: exp.Expr, scope: StepScope) -> tuple[Origin, Origin] | None:
-    """Return the columns that a conjunct equates; None if it is not an equality of two columns."""
+    """Return the two columns that a conjunct equates, or None if it is not an equality of two columns."""
     if not isinstance(node, exp.EQ):
         return None
     left, right = node.this.unnest(), node.expression.unnest()
@@ -123,11 +123,11 @@ def _add_using(scope: StepScope, found: StepConditions, position: int, identifie
 def join_shape(
     scope: StepScope, found: StepConditions, equal: tuple[Equals, ...], *, ordered: bool
 ) -> JoinShape:
-    """Return the parts of a query that decide the join order.
+    """Return the parts of a query from which the join order is chosen.
 
     Args:
         scope: Names of the query.
-        found: Its conditions.
+        found: Conditions of the query.
         equal: Sets of equal columns.
         ordered: Whether the streams are joined by their order, without windows.
     """
@@ -145,13 +145,13 @@ def join_shape(
 
 
 def _only(read: frozenset[Origin]) -> int | None:
-    """Return the position of the only stream that a condition reads; None if it reads none or several."""
+    """Return the position of the only stream that a condition reads, or None if it reads none or several."""
     positions = {position for position, _ in read}
     return positions.pop() if len(positions) == 1 else None
 
 
 def conditions_of(scope: StepScope, found: StepConditions, keys: Sequence[StepKey]) -> list[Condition]:
-    """Type-check and return all conditions on rows, including equalities of columns outside all keys."""
+    """Type-check and return all conditions on rows, including equal columns that are in no key."""
     held = implied(keys)
     conditions = list(found.conditions)
     for left, right, node in found.equal:
@@ -163,7 +163,7 @@ def conditions_of(scope: StepScope, found: StepConditions, keys: Sequence[StepKe
 
 
 def common_key(scope: StepScope, equal: Sequence[Equals]) -> list[tuple[str, ...]]:
-    """Return the key parts that all streams share, each as one column per stream, in the order of FROM."""
+    """Return the parts of a key that all streams share; each part is one column per stream, as in FROM."""
     everyone = range(len(scope.written))
     return [
         tuple(min(name for p, name in columns if p == position) for position in everyone)
@@ -173,14 +173,15 @@ def common_key(scope: StepScope, equal: Sequence[Equals]) -> list[tuple[str, ...
 
 
 def refuse_key(scope: StepScope, found: StepConditions, equal: Sequence[Equals]) -> NoReturn:
-    """Raise the error for a query with a stream that no condition joins to the streams before it."""
+    """Raise the error for a query with a stream that conditions do not connect to the other streams."""
     compared = [frozenset(p for p, _ in columns) for columns in equal] + found.linked
     for position, this in enumerate(scope.written):
         if not any(position in positions and len(positions) > 1 for positions in compared):
             other = scope.written[0 if position else 1]
             raise NoEquiKey(
                 f'no condition joins stream "{this.stream.name}" to the other streams',
-                detail="Every row of its window would be combined with every combination of the others.",
+                detail="Every row of its window would be combined with every combination of rows of the "
+                "other streams.",
                 hint=f"Add {other.alias}.key = {this.alias}.key to WHERE.",
                 at=this.source.at,
             )
@@ -191,16 +192,16 @@ def refuse_key(scope: StepScope, found: StepConditions, equal: Sequence[Equals])
     this = next((s for p, s in enumerate(scope.written) if p not in joined), scope.written[-1])
     raise UnsupportedCql(
         f'no condition joins stream "{this.stream.name}" to stream "{first.stream.name}"',
-        detail="In a join of more than two streams, equal columns or other conditions must lead from each "
-        "stream to all others, one stream after the other.",
-        hint=f"Add {first.alias}.key = {this.alias}.key, or register joins of two streams. The form is "
+        detail="In a join of more than two streams, equal columns or other conditions must connect every "
+        "stream to every other stream, directly or through other streams.",
+        hint=f"Add {first.alias}.key = {this.alias}.key, or register joins of two streams. An example: "
         f"{_EXAMPLE}.",
         at=this.source.at,
     )
 
 
 def _check_types(scope: StepScope, left: Origin, right: Origin, node: exp.Expr) -> None:
-    """Refuse equal columns whose types cannot be compared exactly."""
+    """Refuse equal columns whose types cannot be joined."""
     types = scope.type_of(left), scope.type_of(right)
     if key_type(*types) is None:
         names = [f"{scope.written[p].alias}.{name}" for p, name in (left, right)]
@@ -215,7 +216,7 @@ def _check_types(scope: StepScope, left: Origin, right: Origin, node: exp.Expr) 
 
 
 def _check_one_type(scope: StepScope, keys: Sequence[StepKey]) -> None:
-    """Refuse a key of several steps whose column types could send equal values to different buckets."""
+    """Refuse a key of several steps if its column types could send equal values to different buckets."""
     numbers = dict.fromkeys(key.run for key in keys)
     runs = [[key for key in keys if key.run == number] for number in numbers]
     for run in runs if len(keys) > 1 else ():
@@ -230,15 +231,15 @@ def _check_one_type(scope: StepScope, keys: Sequence[StepKey]) -> None:
                 ]
                 raise KeyTypeMismatch(
                     f"the key columns {', '.join(names)} have different types",
-                    detail="In a join of more than two streams, they must have the same type. In a key of "
-                    "one column, int and bigint count as the same type.",
+                    detail="In a join of more than two streams, equal key columns must have the same type. "
+                    "In a key of one column, int and bigint count as the same type.",
                     hint="Declare the columns with one type when the streams are registered.",
                     at=scope.written[0].source.at,
                 )
 
 
 def origin_of(scope: StepScope, side: SideName, column: str) -> Origin:
-    """Return the stream column from which a column of a side comes."""
+    """Return the stream column whose values a column of a side contains."""
     for position in sorted(scope.known):
         for each in scope.written[position].stream.columns:
             if scope.named((position, each.name)) == (side, column):
@@ -247,7 +248,7 @@ def origin_of(scope: StepScope, side: SideName, column: str) -> Origin:
 
 
 def compiled(node: exp.Expr, columns: frozenset[Origin], scope: StepScope, column_sql: ColumnSql) -> Typed:
-    """Compile a conjunct, which for USING is an identifier, not an expression."""
+    """Compile a conjunct; an identifier of USING is compiled as the equality of its two columns."""
     if isinstance(node, exp.Identifier):
         left, right = (
             exp.column(exp.to_identifier(name), exp.to_identifier(scope.written[position].alias))

@@ -2,16 +2,16 @@
 
     SELECT ... FROM A, B, C WHERE A.k = B.k AND B.k = C.k AND A.v > 1 AND A.w = C.w
 
-    step 1   A join B on k, A filtered by v > 1       its pairs are handed on
+    step 1   A join B on k, A filtered by v > 1       its pairs go to step 2
     step 2   (A, B) join C on k, residual A.w = C.w   its pairs are results
 
-A combination of rows is a result if every pair of rows in it is within the windows of both streams. An
-intermediate (a pair that a step hands on) has the newest event time of its rows, and the narrowest window of
-its streams, so no combination is lost. An intermediate also carries the oldest event time of its rows if
-their windows are equally long, otherwise the event time of each row (``Side.expires``). These times limit how
-much later another row may be. The limit on how much earlier another row may be is tested as a residual if
-this limit is narrower than the window (``Distances.unsaid``). If an intermediate kept only one event time,
-results would depend on the order of the steps (Kostowski, Claypool).
+A combination of rows is a result if every two of its rows are within the windows of their streams. A pair
+that a step passes to the next step has the newest event time of its rows, and the narrowest window of its
+streams, so no combination is lost. The pair also carries the oldest event time of its rows if their windows
+are equally long, otherwise the event time of each row (``Side.expires``). These times limit how much later a
+row of the next step may be. How much earlier that row may be is tested as a residual if the window alone
+would allow too much (``Distances.unsaid``). With only one event time per pair, results would depend on the
+order of the steps (Kostowski, Claypool).
 
 Steps with the same key find their rows in the same bucket and in the same batch. If the key of a step differs
 from the key of the previous step, the pairs are exchanged between buckets (``planner.bind.keys.step_keys``).
@@ -74,7 +74,7 @@ def bind_steps(
     query_id: int,
     choose: ChooseOrder | None = None,
 ) -> Query:
-    """Bind a statement over more than two streams; the arguments are those of ``bind``.
+    """Bind ``statement``, parsed from ``cql``, over more than two streams; for other arguments see ``bind``.
 
     Raises:
         InvalidInput: The text is not a query over these streams; subclasses are in ``planner.errors``.
@@ -134,7 +134,7 @@ def bind_steps(
 
 
 def _every_step(scope: StepScope) -> Iterator[StepScope]:
-    """Yield the names at each step; the steps of a group come before the step that joins the group."""
+    """Yield the scope of each step; the steps inside a group come before the step that joins the group."""
     for step in range(1, len(scope.order)):
         here = scope.at(step)
         if here.group is not None:
@@ -143,7 +143,7 @@ def _every_step(scope: StepScope) -> Iterator[StepScope]:
 
 
 def _counts_rows(statement: Statement) -> bool:
-    """Return whether some stream has a window of rows."""
+    """Return whether any stream has a window of rows."""
     return any(s.window is not None and s.window.clock != "time" for s in statement.sources)
 
 
@@ -157,17 +157,16 @@ def _step(
 
     Args:
         scope: Names at the step.
-        conditions: Conditions on rows of the query.
-        distances: Bounds on event times; None in a join without windows.
-        counted: Windows of rows.
+        conditions: All conditions of the query on its rows.
+        distances: Bounds on event times, or None in a join without windows.
+        counted: Windows of rows, by the position of their stream in FROM.
     """
     filters: dict[SideName, list[Typed]] = {"a": [], "b": []}
     residuals: list[Typed] = []
     read: set[Origin] = set()
     for node, columns in conditions:
         positions = {position for position, _ in columns}
-        # A condition on the rows of one side alone is tested in the step that joined the streams of this
-        # side.
+        # A condition on one side alone was already tested in the step that joined the streams of this side.
         if not positions <= scope.known or any(positions <= {*joined} for joined in _joined_before(scope)):
             continue
         if len(positions) == 1:
@@ -191,7 +190,7 @@ def _joined_before(scope: StepScope) -> list[tuple[int, ...]]:
 
 
 def _no_later(scope: StepScope, earlier: Origin, later: Origin, us: int) -> Typed:
-    """Return the condition that one event time is at most ``us`` later than another one."""
+    """Return the condition that event time ``later`` is at most ``us`` µs after event time ``earlier``."""
     columns = frozenset(scope.named(origin) for origin in (earlier, later))
     before, after = (qualified(*scope.named(origin)) for origin in (earlier, later))
     text = f"TRY(epoch_us({after}) - epoch_us({before}))"
@@ -204,10 +203,10 @@ def _no_later(scope: StepScope, earlier: Origin, later: Origin, us: int) -> Type
 
 
 def _close(scope: StepScope, statement: Statement, found: StepConditions) -> None:
-    """Add the windows to the bounds, then all implied bounds.
+    """Add the windows to the bounds on event times, then add all implied bounds.
 
     Raises:
-        NoWindow: Two streams have no bound.
+        NoWindow: The event times of two streams have no bound on their distance.
         InvalidWindow: No combination of rows can be within all windows and bounds.
     """
     distances = found.distances
@@ -224,7 +223,7 @@ def _close(scope: StepScope, statement: Statement, found: StepConditions) -> Non
         this = scope.written[missing[0]]
         raise NoWindow(
             f'stream "{this.stream.name}" has no window',
-            detail="Without one, rows would have to be kept forever.",
+            detail="Without a window, rows would have to be kept forever.",
             hint=f"Write {this.stream.name} [RANGE 5 MINUTES], or WINDOW 5 MINUTES at the end.",
             at=this.source.at,
         )

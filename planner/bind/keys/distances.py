@@ -1,10 +1,10 @@
-"""Distances between the event times of a query's streams: windows, bounds on pairs, and implied bounds.
+"""Bounds on the distances between the event times of a query's streams, including implied bounds.
 
     a, b within 5 s, b, c within 3 s      a, c within 8 s, even if the windows of a and c are wider
 
-Each bound says how much later one stream's row may be than another's, ``T_j - T_i <= us``. The bounds that
-they imply together are shortest paths (Floyd and Warshall; difference constraints, Cormen et al.,
-*Introduction to Algorithms*, 3rd ed., section 24.4).
+Windows and conditions bound how much later a row of one stream may be than a row of another stream,
+``T_j - T_i <= us``. The bounds that follow from these are shortest paths (Floyd and Warshall; difference
+constraints, Cormen et al., *Introduction to Algorithms*, 3rd ed., section 24.4).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import product
 
 from catalog.values.query import UNBOUNDED_US
 
-#: A bound so large that every pair of rows satisfies it.
+#: Bound in µs that is so large that every pair of rows satisfies it.
 _ANY_US = UNBOUNDED_US - 1
 
 
@@ -40,8 +40,8 @@ class Distances:
 
     Attributes:
         streams: Number of streams.
-        most_us: How much later a row of stream j may be than a row of stream i, in µs, by (i, j); missing
-            pairs have no bound.
+        most_us: How much later a row of stream j may be than a row of stream i, in µs, by (i, j). If (i, j)
+            is missing, there is no bound.
     """
 
     streams: int
@@ -54,7 +54,7 @@ class Distances:
             self.most_us[earlier, later] = min(most_us, known)
 
     def all_equal(self) -> None:
-        """Bound all distances to 0; in a join without windows, distances are measured in the stream order."""
+        """Bound all distances to 0; in a join without windows, distances are steps of the streams' order."""
         for i, j in product(range(self.streams), range(self.streams)):
             self.bound(i, j, 0)
 
@@ -73,15 +73,15 @@ class Distances:
         return all(self.most_us.get((i, i), 0) >= 0 for i in every)
 
     def missing(self) -> tuple[int, int] | None:
-        """Return the first (i, j) without a limit on how much later a row of j may be than a row of i."""
+        """Return the first (i, j) without a bound on how much later a row of j may be than a row of i."""
         pairs = product(range(self.streams), range(self.streams))
         return next((pair for pair in pairs if pair[0] != pair[1] and pair not in self.most_us), None)
 
     def windows_us(self, left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, int]:
         """Return the windows of a step's two sides, each measured from the newest row of its side.
 
-        The newest row of a side is a row of one of its streams. The bounds of this stream limit how much
-        later the newest row may be than the rows of the other side.
+        The newest row of a side may come from any of its streams. So the window of the other side is the
+        largest distance that the bounds allow for any of these streams.
         """
         ahead = max(min(self.most_us[i, j] for i in left) for j in right)
         behind = max(min(self.most_us[j, i] for j in right) for i in left)
@@ -90,13 +90,13 @@ class Distances:
     def ahead(self, left: tuple[int, ...], right: tuple[int, ...]) -> dict[int, int]:
         """Return how much later the newest row of ``right`` may be than the row of each ``left`` stream.
 
-        A stream without a bound is left out.
+        Streams in ``left`` without such a bound are missing in the result.
         """
         most = {i: max(self.most_us[i, j] for j in right) for i in left}
         return {i: us for i, us in most.items() if us < _ANY_US}
 
     def alike(self, left: tuple[int, ...], right: tuple[int, ...]) -> int | None:
-        """Return the bound in ``ahead`` that all ``left`` streams share; None if their bounds differ."""
+        """Return the bound that ``ahead`` gives to every ``left`` stream, or None if the bounds differ."""
         ahead = self.ahead(left, right)
         if len(left) == 1 or len(ahead) < len(left) or len(set(ahead.values())) > 1:
             return None
@@ -105,9 +105,10 @@ class Distances:
     def unsaid(
         self, left: tuple[int, ...], right: tuple[int, ...], counted: Collection[int] = ()
     ) -> list[TimeBound]:
-        """Return the bounds between two sides that neither windows nor ``ahead`` express.
+        """Return the bounds between two sides that must be tested on each pair.
 
-        ``ahead`` bounds a side of several streams; the window bounds a side of one stream.
+        All other bounds are already ensured: by the window for a side of one stream, or by ``ahead`` for a
+        side of several streams.
 
         Args:
             left: Streams of side a.

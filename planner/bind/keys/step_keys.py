@@ -6,16 +6,16 @@
     step 2   (a, b) join c   k   ─┘
     step 3   (a, b, c) join d   j   another key: the pairs go to other buckets
 
-If no equal column joins the stream of a step, the step has a condition but no key: each pair meets all rows
-of the stream.
+If no equal columns join a stream to the streams before it, its step has a condition but no key: each pair is
+compared with all rows of the stream.
 
 Consecutive steps with the same key are a *run*. Between two runs the pairs are exchanged (``catalog.steps``),
-which delays them by one batch. Runs are as long as possible, so there are as few exchanges as the join order
-allows. Equal columns that are not in the key of a step are tested as conditions.
+which delays the pairs by one batch. Runs are as long as possible, so there are as few exchanges as the join
+order allows. Equal columns that are not in the key of a step are tested as conditions.
 
-If both sides of a step are pairs, the step continues the runs of both sides if their keys share a set of
-columns. Otherwise it continues the run of side a, or else the run of side b. This allows the pairs of only
-one side to be exchanged.
+If both sides of a step are pairs, and the keys of their runs share a set of columns, the step continues the
+runs of both sides. Otherwise it continues the run of side a or, if that is not possible, of side b, so that
+only the pairs of the other side are exchanged.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class StepKey:
     """Key of one step.
 
     Attributes:
-        parts: Pairs of equal columns, each a column of side a and a column of side b.
+        parts: Parts of the key, each a column of side a and the equal column of side b; empty without a key.
         exchanged: Sides whose pairs were made by a step with a different key; empty if the step has no key.
-        run: Number of its run.
-        joined: Positions of the streams of both sides.
+        run: Number of the run to which the step belongs.
+        joined: Positions in FROM of the streams of both sides.
     """
 
     parts: tuple[tuple[Origin, Origin], ...]
@@ -51,12 +51,12 @@ class StepKey:
 
 @dataclass(frozen=True, slots=True)
 class JoinShape:
-    """Parts of a query that decide the best join order.
+    """Parts of a query from which the best join order is chosen.
 
     Attributes:
-        streams: Its streams, as in FROM.
-        aliases: Their names in the query.
-        filters: Filter of each stream and the columns that the filter reads; None without a filter.
+        streams: Streams of the query, in the order of FROM.
+        aliases: Alias of each stream in the query.
+        filters: For each stream, its filter and the columns that the filter reads, or None without a filter.
         equal: Sets of equal columns.
         distances: Bounds on event times, or in an ordered join on distances in the order, including all
             implied bounds.
@@ -77,8 +77,8 @@ class Joining:
 
     Attributes:
         positions: Positions in FROM, in join order; streams that are joined as a group form a nested tuple.
-        again: Sets of streams whose combinations are recomputed, not stored, when one more stream is joined
-            (``may_be_made_again``).
+        again: Sets of streams whose combinations are not stored, but recomputed when a row of the next
+            stream arrives (``may_be_made_again``).
     """
 
     positions: tuple[Item, ...]
@@ -104,9 +104,9 @@ def equal_columns(pairs: Iterable[tuple[Origin, Origin]]) -> tuple[Equals, ...]:
 def joining_order(
     streams: int, equal: Sequence[Equals], linked: Sequence[frozenset[int]] = ()
 ) -> tuple[int, ...] | None:
-    """Return the order of FROM, with streams that continue the key of earlier streams moved forward.
+    """Return the join order if none is chosen by cost: a stream that continues the current key comes first.
 
-    Streams that are joined by conditions without equal columns come last.
+    Streams are otherwise joined in the order of FROM. Streams without equal columns come last.
 
     >>> k, j = frozenset({(0, "k"), (2, "k"), (3, "k")}), frozenset({(1, "j"), (2, "j")})
     >>> joining_order(4, [k, j])
@@ -120,7 +120,7 @@ def joining_order(
         linked: For each condition on several streams, the positions of these streams.
 
     Returns:
-        Positions in FROM; None if equal columns and conditions do not connect all streams.
+        Positions in FROM, or None if equal columns and conditions do not connect all streams.
     """
     keyed = {position for columns in equal for position, _ in columns}
     order = [min(keyed, default=0)]
@@ -143,9 +143,9 @@ def joining_order(
 
 
 def spine(one: tuple[Item, ...], other: tuple[Item, ...], ids: Sequence[int]) -> tuple[Item, ...]:
-    """Return the join order of two sets of streams that each have a join order already.
+    """Return the join order in which two sets of streams are joined with each other.
 
-    If both are groups of streams, the group with the smaller ids is side a. Then queries that name the
+    If both sets have several streams, the set with the smaller ids is side a. So queries that name the
     streams in a different order share the step.
 
     >>> spine((2,), (0, 1), [7, 8, 9]), spine((0, 1), (2, 3), [7, 8, 5, 6])
@@ -184,14 +184,14 @@ def next_key(
     key_a: frozenset[Equals] | None,
     key_b: frozenset[Equals] | None = None,
 ) -> NextKey:
-    """Return the key of a step; it continues the runs of both sides if possible, otherwise of one side.
+    """Return the key of a step: the step continues the runs of both sides if possible, otherwise of one side.
 
     Args:
         left: Positions of the streams of side a.
         right: Positions of the streams of side b.
         equal: Result of ``equal_columns``.
-        key_a: Key of the run that made the pairs of side a; None if side a is a stream.
-        key_b: The same for side b.
+        key_a: Key of the run that made the pairs of side a, or None if side a is a stream.
+        key_b: Key of the run that made the pairs of side b, or None if side b is a stream.
     """
     joining = _joining(left, right, equal)
     keys: dict[SideName, frozenset[Equals] | None] = {"a": key_a, "b": key_b}
@@ -205,12 +205,12 @@ def next_key(
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """Consecutive steps with one key, and the names of its columns.
+    """Consecutive steps with one key, and the columns of this key.
 
     Attributes:
-        columns: Sets of columns in the key; a later step of the run may have fewer sets.
-        order: Sort key of each set of columns; the sets of the join key are sorted by it.
-        owners: For each set of columns, the column that side a of the run's first step uses.
+        columns: Sets of equal columns in the key; a later step of the run may leave out some of these sets.
+        order: Sort key of each set of columns, which determines the order of the parts of the key.
+        owners: For each set of columns, the column that side a uses in the first step of the run.
     """
 
     columns: frozenset[Equals]
@@ -219,13 +219,13 @@ class _Run:
 
     @classmethod
     def begun(cls, columns: frozenset[Equals], left: Sequence[int], right: Sequence[int]) -> _Run:
-        """Return the run of a first step."""
+        """Return a new run that begins with a step."""
         order = {c: (_first(c, left), _first(c, right), sorted(c)) for c in columns}
         owners = {c: (left[place], name) for c, ((place, name), _, _) in order.items()}
         return cls(columns, order, owners)
 
     def in_order(self) -> list[Equals]:
-        """Return its sets of columns in the order of the key."""
+        """Return the sets of columns in the order in which they form the key."""
         return sorted(self.columns, key=self.order.__getitem__)
 
 
@@ -267,12 +267,12 @@ def step_keys(order: tuple[Item, ...], ids: Sequence[int], equal: Sequence[Equal
 
 
 def _join(order: tuple[Item, ...], ids: Sequence[int], equal: Sequence[Equals], found: list[_Joined]) -> _Run:
-    """Add the steps that join streams and groups in the given order; return the run of the last step."""
+    """Append the steps of a join order to ``found``; return the run of the last step."""
     run: _Run | None = None
     for place, item in enumerate(order[1:], 1):
         left, right = flat(order[:place]), flat((item,))
         if place == 1 and side_a(left[0], right[0], ids) in right:
-            # The sides of the first step have a fixed order. Then queries that name the streams in a
+            # The sides of the first step have a fixed order, so that queries that name the streams in a
             # different order have the same key.
             left, right = right, left
         group = None if isinstance(item, int) else _join(item, ids, equal, found)
@@ -294,7 +294,7 @@ def _join(order: tuple[Item, ...], ids: Sequence[int], equal: Sequence[Equals], 
 
 
 def _owner(columns: Equals, positions: Sequence[int], run: _Run | None) -> Origin:
-    """Return the column of a set that a side uses: the column of its run, or of its first stream."""
+    """Return the column of a set that a side uses: the column of the side's run, or of its first stream."""
     if run is not None and columns in run.columns:
         return run.owners[columns]
     place, name = _first(columns, positions)
@@ -307,27 +307,27 @@ def _first(columns: Equals, positions: Sequence[int]) -> tuple[int, str]:
 
 
 def may_be_made_again(distances: Distances, before: tuple[int, ...], position: int) -> bool:
-    """Return whether pairs can be recomputed, instead of stored, when one more stream is joined.
+    """Return whether the pairs of some streams can be recomputed instead of stored when a stream is joined.
 
-    The rows of these pairs are stored only as long as they can meet each other. So no later row of the
-    joining stream may have such a row in its window after the row has been purged.
+    A row is purged once no later row of these streams can join it. So the pairs can be recomputed only if no
+    row of the joining stream can still need a row that has been purged.
 
     Args:
         distances: Bounds on the event times of the query's streams.
-        before: Positions of the streams in the pairs, which earlier steps have joined on the same key.
-        position: Position of the stream that joins.
+        before: Positions of the streams of the pairs, which earlier steps have joined on the same key.
+        position: Position of the stream that is joined with the pairs.
     """
     most_us = distances.most_us
     return all(most_us[i, position] <= most_us[i, j] for i in before for j in before if i != j)
 
 
 def implied(keys: Sequence[StepKey]) -> tuple[Equals, ...]:
-    """Return the sets of columns that the keys of all steps together make equal."""
+    """Return the sets of columns that are equal because of the keys of all steps together."""
     return equal_columns(pair for key in keys for pair in key.parts)
 
 
 def _joining(left: Collection[int], right: Collection[int], equal: Sequence[Equals]) -> frozenset[Equals]:
-    """Return the sets that have a column of a stream in ``left`` and a column of a stream in ``right``."""
+    """Return the sets of equal columns that join a stream in ``left`` to a stream in ``right``."""
     return frozenset(
         columns
         for columns in equal

@@ -1,4 +1,4 @@
-"""Rows without a partner: the join that a query requests, and its conditions and outputs for such rows.
+"""Rows without a partner: outer, semi and anti joins, and conditions and outputs for rows without a partner.
 
 Doors: absence, nulls.
 """

@@ -1,21 +1,21 @@
-"""The join that a query requests: SQL's outer join, classified by its WHERE.
+"""The kind of join that a query requests: WHERE can turn an outer join into an inner or anti join.
 
-SQL fills rows without a partner with NULLs, and then applies WHERE. The results of an outer join are of up to
-three kinds, and each condition in WHERE is examined for each kind:
+SQL fills rows without a partner with NULLs, and then applies WHERE. An outer join has up to three kinds of
+results, and each condition in WHERE is examined for each kind:
 
     pairs                        the condition as it is; keys and event times are never NULL
     rows of a without a partner  the condition with every column of b NULL
     rows of b without a partner  the condition with every column of a NULL
 
-A kind whose rows can never pass WHERE is dropped: a LEFT JOIN without unmatched rows of a is a JOIN, and a
-LEFT JOIN without pairs is an anti join. The engine must support the remaining join. A condition that
-separates pairs from rows without a partner in any other way is refused.
+If results of one kind can never pass WHERE, this kind is dropped: a LEFT JOIN without unmatched rows of a is
+a JOIN, and a LEFT JOIN without pairs is an anti join. If the remaining join cannot
+express a condition as a filter or join condition, the query is refused.
 
     A LEFT JOIN B ON ...  WHERE a.v > 3             outer, filter of a
     A LEFT JOIN B ON ...  WHERE b.v > 3             inner, filter of b
     A LEFT JOIN B ON ...  WHERE b.k IS NULL         anti
     A FULL JOIN B ON ...  WHERE a.v > 3             LEFT JOIN, filter of a
-    A FULL JOIN B ON ...  WHERE a.k IS NULL OR b.k IS NULL      anti, for the rows of both
+    A FULL JOIN B ON ...  WHERE a.k IS NULL OR b.k IS NULL      anti, for rows of a and rows of b
     A LEFT JOIN B ON ...  WHERE b.v IS NULL         refused: v may also be NULL in pairs
 """
 
@@ -41,12 +41,12 @@ from planner.sql.statement import Statement
 
 @dataclass(frozen=True, slots=True)
 class JoinMeaning:
-    """The join that a query asks for.
+    """The join that a query requests.
 
     Attributes:
-        kind: Its kind.
+        kind: Kind of the join.
         preserved: Sides whose rows are checked for matches.
-        on: Conjuncts that define a match; all conjuncts, for an inner join.
+        on: Conjuncts that define a match; in an inner join, all conjuncts of the query.
         where: Conjuncts on the preserved side alone.
         null_side: Side whose columns are NULL in every result, although the query may use these columns.
     """
@@ -64,15 +64,16 @@ class JoinMeaning:
 
 
 def other(side: SideName) -> SideName:
-    """Return the other side."""
+    """Return side b for side a, and side a for side b."""
     return "b" if side == "a" else "a"
 
 
 def join_meaning(statement: Statement, scope: Scope) -> JoinMeaning:
-    """Return the join that a statement asks for.
+    """Return the join that a statement requests.
 
     Raises:
-        UnsupportedCql: A condition in the WHERE of an outer join cannot be part of a join.
+        UnsupportedCql: A condition in the WHERE of an outer join cannot be expressed by the kind or a filter
+            of a join.
         InvalidInput: A condition has an unknown name or a wrong type.
     """
     on, where = pieces(statement.on, scope), pieces(statement.where, scope)
@@ -106,7 +107,7 @@ class _Outer:
         self.conditions = [condition for _, condition in judged]
 
     def meaning(self) -> JoinMeaning:
-        """Return the join that the outer join and its WHERE ask for."""
+        """Return the join that has the same results as the outer join with its WHERE."""
         if len(self.preserved) == 1 and all(c.sides <= set(self.preserved) for c in self.conditions):
             return JoinMeaning("outer", self.preserved, self.on, self.where)
         alone = {
@@ -124,7 +125,7 @@ class _Outer:
                 if any(not self._always(condition) for condition in conditions):
                     raise UnsupportedCql(
                         "this condition on rows of both streams without a partner is not supported",
-                        detail="It must be true for all of these rows.",
+                        detail="The condition must be true for every row without a partner.",
                         hint=f"Register an anti join for each stream, such as {self._anti()}",
                         at=node,
                     )
@@ -183,8 +184,9 @@ class _Outer:
             "this condition in the WHERE of an outer join is not supported",
             detail="WHERE applies after the join, and this condition may be true for pairs and for rows of "
             f"{whose} without a partner.",
-            hint="Put it into ON, where it defines which rows are partners. For rows without a partner write "
-            f"{absent.alias}.{absent.stream.event_time} IS NULL; for pairs alone write JOIN.",
+            hint="Move the condition to ON, where it defines which rows are partners. To get only rows "
+            f"without a partner, write {absent.alias}.{absent.stream.event_time} IS NULL. To get only pairs, "
+            "write JOIN.",
             at=node,
         )
 

@@ -1,4 +1,4 @@
-"""CASE expressions in which all rows of a kind choose the same branch.
+"""Replacement of CASE by one branch if all rows of a kind (pairs, or rows without a partner) choose it.
 
 CASE WHEN b.k IS NULL THEN 1 ELSE 0 END = 1      pairs, whose keys are not NULL      0 = 1
                                                  rows of a without a partner         1 = 1
@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-#: Returns True if a condition is true for all rows, False if it is true for no row (it is false or NULL),
-#: else None.
+#: Function that returns True if a condition is true for all rows, False if it is true for no row, and None if
+#: it may be true for some rows only.
 Decided = Callable[[exp.Expr], bool | None]
 
 
@@ -23,7 +23,7 @@ def with_chosen_branches(node: exp.Expr, decided: Decided) -> exp.Expr:
 
     Args:
         node: The condition; it is not modified.
-        decided: Judges the conditions of branches.
+        decided: Function that decides whether the condition of a branch is true for all rows or for none.
     """
     whole = exp.Paren(this=node.copy())
     for case in reversed(list(whole.find_all(exp.Case))):
@@ -50,7 +50,7 @@ def _literal_type(node: exp.Expr) -> object:
 
 
 def _only_value(case: exp.Case, decided: Decided) -> exp.Expr | None:
-    """Return the value of the branch that all rows choose; None if no such branch is known."""
+    """Return the value of the branch that all rows choose, or None if no such branch is known."""
     for branch in case.args["ifs"]:
         condition = branch.this
         if case.this is not None:

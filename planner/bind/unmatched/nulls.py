@@ -1,13 +1,13 @@
 """Conditions and expressions of a row without a partner, where every column of the other side is NULL.
 
-    b.v > 3                     NULL            not TRUE, so WHERE refuses the row
+    b.v > 3                     NULL            not TRUE, so WHERE drops the row
     b.k IS NULL                 TRUE
     COALESCE(b.v, a.v) > 3      COALESCE(CAST(NULL AS DOUBLE), a.v) > 3
     CASE WHEN b.k IS NULL THEN 1 ELSE 0 END = 1          1 = 1
     CASE WHEN b.v > 3 THEN a.v > 1 ELSE a.v > 2 END      a.v > 2
 
-Parts that are certain to be NULL are folded, so that ``bind.unmatched.absence`` sees what is left of a
-condition. Folding is sound but not complete: it may miss parts that are always NULL.
+Parts of a condition that are certain to be NULL are folded, so that ``bind.unmatched.absence`` can examine
+the rest of the condition. Folding is sound but not complete: it may miss parts that are always NULL.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from planner.expressions.types.column_types import duckdb_type
 from planner.sql.joins import names_in
 from planner.sql.scopes.scope import Scope, SideName
 
-#: Functions that may return a value for a NULL argument; NULLIF is certain to return NULL only if its first
-#: argument is NULL.
+#: Functions that may return a value although an argument is NULL. For NULLIF this is its second argument; if
+#: the first argument is NULL, NULLIF returns NULL.
 _TAKE_NULL = frozenset({"COALESCE", "IFNULL", "NVL", "GREATEST", "LEAST", "CONCAT", "IF", "IIF", "NULLIF"})
 
 #: Operators that return NULL if any operand is NULL.
@@ -38,7 +38,7 @@ _IsNull = Callable[[exp.Expr], bool]
 
 
 def condition_without(node: exp.Expr, scope: Scope, side: SideName) -> exp.Expr:
-    """Return a condition as it applies to rows where one side is NULL; its NOTs are pushed inwards."""
+    """Return a condition, with NOT already pushed inwards, in which every column of one side is NULL."""
 
     def is_null(part: exp.Expr) -> bool:
         return _is_null(part, scope, side)
@@ -62,7 +62,7 @@ def expression_without(node: exp.Expr, scope: Scope, side: SideName) -> exp.Expr
 
 
 def _type_of(node: exp.Column, scope: Scope, side: SideName) -> str | None:
-    """Return the type of a column if it belongs to the side, else None."""
+    """Return the type of a column, or None if it does not belong to the side."""
     if isinstance(node.this, exp.Star):
         return None
     found = scope.column(node)

@@ -1,4 +1,4 @@
-"""Types of expressions, and the typed expression that all parts of the compiler return.
+"""Types of expressions, and the class ``Typed`` of compiled expressions.
 
 Doors: column_types, typed.
 """

@@ -1,4 +1,4 @@
-"""Types of expressions: the canonical column types, and ``interval`` and ``null`` that no column has.
+"""Types of expressions: the canonical column types, and also ``interval`` and ``null``, which no column has.
 
 Widening follows DuckDB, which evaluates the expressions: int < bigint < decimal < double, date < timestamp.
 """
@@ -13,7 +13,7 @@ _INTEGER_DIGITS = {"int": 10, "bigint": 19}
 
 
 def decimal_parts(type_: str) -> tuple[int, int] | None:
-    """Return (precision, scale) of a decimal type; None for other types.
+    """Return (precision, scale) of a decimal type, or None for any other type.
 
     >>> decimal_parts("decimal(10,2)")
     (10, 2)
@@ -38,12 +38,12 @@ def is_time(type_: str) -> bool:
 
 
 def as_decimal(type_: str) -> tuple[int, int] | None:
-    """Return (precision, scale) that hold every value of an exact numeric type; None for other types."""
+    """Return (precision, scale) for all values of an exact numeric type, or None for any other type."""
     return (_INTEGER_DIGITS[type_], 0) if is_integer(type_) else decimal_parts(type_)
 
 
 def common_type(left: str, right: str) -> str | None:
-    """Return the type to which values of both types widen; None if there is no such type.
+    """Return the type to which values of both types widen, or None if there is no such type.
 
     >>> common_type("int", "decimal(4,2)"), common_type("date", "timestamp"), common_type("int", "string")
     ('decimal(12,2)', 'timestamp', None)
@@ -67,7 +67,7 @@ def common_type(left: str, right: str) -> str | None:
 
 
 def key_type(left: str, right: str) -> str | None:
-    """Return the common type of two columns of a join key; None if their values do not compare exactly.
+    """Return the common type of two key columns, or None if their values cannot be compared exactly.
 
     >>> key_type("int", "bigint"), key_type("decimal(5,2)", "decimal(9,1)"), key_type("int", "double")
     ('bigint', 'decimal(10,2)', None)

@@ -1,4 +1,4 @@
-"""A typed expression, and definitions that the parts of the expression compiler share."""
+"""Compiled expressions (``Typed``), and definitions that all modules of the expression compiler use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from planner.sql.scopes.scope import SideName
 ColumnSql = Callable[[SideName, str], str]
 
 
-#: Conditions that are literals; NULL counts as FALSE, because it is never TRUE.
+#: Conditions that are literals; NULL counts as FALSE, because rows pass only conditions that are TRUE.
 _DECIDED: dict[str, Condition] = {"TRUE": TRUE, "FALSE": FALSE, "NULL": FALSE}
 
 
@@ -28,12 +28,12 @@ class Typed:
     Attributes:
         sql: DuckDB text.
         type: Canonical column type, ``interval`` or ``null``.
-        columns: Columns it reads, with their sides.
+        columns: Columns that the expression reads, with their sides.
         form: Kind of operand: an ``atom`` never needs parentheses, a ``comparison`` needs them except under
             AND and OR, and a ``compound`` always needs them.
-        literal: Its value, if it is a string literal.
-        constant: Its value, if it is a literal whose comparisons are known exactly.
-        predicate: The condition it represents, if its structure is known.
+        literal: Value of a string literal; None for any other expression.
+        constant: Value of a literal whose comparisons are known exactly; None for any other expression.
+        predicate: Condition that the expression represents, or None if its structure is not known.
     """
 
     sql: str
@@ -46,7 +46,7 @@ class Typed:
 
     @property
     def operand(self) -> str:
-        """The text, in parentheses where an operand needs them."""
+        """The text as an operand, in parentheses if they are needed."""
         return self.sql if self.form == "atom" else f"({self.sql})"
 
     @property
@@ -68,12 +68,12 @@ class Typed:
 
     @property
     def sides(self) -> frozenset[SideName]:
-        """Sides whose columns it reads."""
+        """Sides whose columns the expression reads."""
         return frozenset(side for side, _ in self.columns)
 
 
 class Compiler(Protocol):
-    """Interface of the compiler for the handlers; each handler compiles one kind of node."""
+    """Interface that the compiler offers to handlers; each handler compiles one kind of syntax node."""
 
     column_sql: ColumnSql
 
@@ -87,18 +87,17 @@ class Compiler(Protocol):
         """Raise UnsupportedCql at the node."""
 
 
-#: Compiles nodes of one type. In each entry of the table, the handler fits the node type, but the table's
-#: type cannot express this.
+#: Table of handlers by node type. Each handler takes only nodes of its type, which ``Any`` cannot express.
 Handlers = dict[type[exp.Expr], Callable[[Compiler, Any], Typed]]
 
 
 def columns_of(parts: Iterable[Typed]) -> frozenset[tuple[SideName, str]]:
-    """Return every column that any of the parts reads."""
+    """Return all columns that the parts read."""
     return frozenset().union(*(part.columns for part in parts))
 
 
 def cast_to(value: Typed, type_: str) -> Typed:
-    """Return the value as another type; NULL if it does not fit."""
+    """Return an expression that casts the value to a type and is NULL if the value does not fit."""
     if value.type == type_:
         return value
     return Typed(f"TRY_CAST({value.sql} AS {duckdb_type(type_)})", type_, value.columns)

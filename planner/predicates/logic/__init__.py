@@ -1,4 +1,4 @@
-"""Logic: normal forms of conditions, what they imply, the limits they set, and their simplest text.
+"""Logic of conditions: normal forms, implications, limits on columns, and the simplest text.
 
 Doors: implication, limits, simplify.
 """

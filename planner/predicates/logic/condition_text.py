@@ -1,4 +1,4 @@
-"""Conditions written as DuckDB text, one text for one tree.
+"""Conditions written as DuckDB text; equal trees get the same text.
 
 All( AnyOf(v in {1, 2}, w in {NULL}),  v in (0, 10] )
 "v" <= 10 AND "v" > 0 AND ("v" IN (1, 2) OR "w" IS NULL)
@@ -15,7 +15,7 @@ from planner.predicates.value_sets import ALL, NONE, NULL, VALUES, Cut, Value, V
 
 
 def render(condition: Condition) -> str:
-    """Return a condition as DuckDB text: no part of AND or OR appears twice, and parts are sorted by text.
+    """Return a condition as DuckDB text; AND and OR list each operand once, sorted by text.
 
     >>> from planner.predicates.read_condition import read_condition
     >>> render(read_condition('"v" > 10 AND NOT "f"')), render(read_condition('NOT "f" OR "v" IN (10)'))
@@ -25,7 +25,7 @@ def render(condition: Condition) -> str:
 
 
 def written(condition: Condition) -> Condition:
-    """Return a condition in its written form: one comparison per atom, no part twice, sorted by text."""
+    """Return a condition with one comparison per atom; AND and OR list each part once, sorted by text."""
     if isinstance(condition, Atom):
         return _comparisons(condition)
     kind = type(condition)
@@ -39,7 +39,7 @@ def written(condition: Condition) -> Condition:
 
 
 def text_of(condition: Condition) -> str:
-    """Return the text of a condition as ``written`` returns it."""
+    """Return the text of a condition that ``written`` has returned."""
     if isinstance(condition, Atom):
         return _comparison(condition)
     if not condition.parts:
@@ -56,7 +56,7 @@ def _operand(condition: Condition) -> str:
 
 @dataclass(slots=True)
 class _Range:
-    """Values between two cuts, except some values in between; a cut of None means no bound."""
+    """Values between two cuts, except the values in ``holes``; a cut of None means no bound."""
 
     start: Cut | None
     end: Cut | None
@@ -79,7 +79,7 @@ def _comparisons(atom: Atom) -> Condition:
 
 
 def _ranges(atom: Atom) -> Condition:
-    """Return a set of values as ranges, each with the values that it lacks, and as single values."""
+    """Return an atom as ranges, each without some values (holes), and as a list of single values."""
     cuts = [*([None] if atom.values.low else []), *atom.values.cuts]
     ends = [*cuts[1:], None] if len(cuts) % 2 else cuts[1:]
     ranges: list[_Range] = []
@@ -144,7 +144,7 @@ def _comparison(atom: Atom) -> str:
 
 
 def _order(values: ValueSet) -> str:
-    """Return the operator that compares two expressions, given the outcomes for which it is TRUE."""
+    """Return the operator that is TRUE for the given orders (below, at or above 0) of two expressions."""
     smaller, greater = values.low, values.low != (len(values.cuts) == 1)
     equal = not smaller if len(values.cuts) == 2 else values.cuts[0][1] == smaller
     return {
@@ -158,7 +158,7 @@ def _order(values: ValueSet) -> str:
 
 
 def _boolean(atom: Atom) -> str:
-    """Return the test for one of TRUE and FALSE, optionally with NULL."""
+    """Return the test that a boolean is TRUE or that it is FALSE; the test may also accept NULL."""
     text = atom.text
     if atom.values.null:
         return f"{text} IS NOT {'TRUE' if atom.values.low else 'FALSE'}"

@@ -1,12 +1,12 @@
-"""Filters that imply others: every row that passes ``v > 10`` passes ``v > 5``.
+"""Implications between filters: every row that passes ``v > 10`` also passes ``v > 5``.
 
-A slice keeps a row that passes the filter of any query which reaches it (State-Slice, VLDB 2006, §6.1,
-cond'_i). A filter that implies another one adds no row to the slice, and the estimate of the rows that pass
-must not count its rows twice.
+A slice keeps a row that passes the filter of any query that reaches the slice (State-Slice, VLDB 2006, §6.1,
+cond'_i). If a filter implies another filter, it adds no row to the slice, and an estimate of the number of
+rows must not count its rows twice.
 
-Sound, not complete: an implication is found if a term of one filter and a clause of the other restrict the
-same expressions. ``v > 10`` implies ``v >= 5``, ``v <> 3``, ``v IS NOT NULL`` and ``v > 10 OR w = 1``. For
-example, the implication from ``v > w AND w > 10`` to ``v > 10`` is not found.
+The search is sound but not complete: an implication is found if a term of one filter and a clause of the
+other filter restrict the same expressions. ``v > 10`` implies ``v >= 5``, ``v <> 3``, ``v IS NOT NULL`` and
+``v > 10 OR w = 1``. The implication from ``v > w AND w > 10`` to ``v > 10``, for example, is not found.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class NormalForms:
     """A filter in both normal forms.
 
     Attributes:
-        terms: The filter is true if any of them is.
-        clauses: All of them are true for each row that passes.
+        terms: Disjunctive normal form: the filter is true if at least one term is true.
+        clauses: Conjunctive normal form: the filter is true if all clauses are true.
     """
 
     terms: tuple[Group, ...]
@@ -33,7 +33,7 @@ class NormalForms:
 
 
 def normal_forms(condition: Condition) -> NormalForms:
-    """Return a filter in its normal forms; a filter whose forms are too long is one opaque expression."""
+    """Return a filter in its normal forms; if they are too long, the filter becomes one opaque expression."""
     any_of, all_of = terms(condition), clauses(condition)
     if any_of is None or all_of is None:
         whole = Atom(f"({render(condition)})", above(True, inclusive=True), "boolean")
@@ -42,7 +42,7 @@ def normal_forms(condition: Condition) -> NormalForms:
 
 
 def implies(strong: NormalForms, weak: NormalForms) -> bool:
-    """Return whether every row of a stream that passes one filter is known to pass the other one.
+    """Return whether every row that passes the filter ``strong`` is known to pass the filter ``weak``.
 
     >>> from planner.predicates.read_condition import read_condition
     >>> f, g = (normal_forms(read_condition(text)) for text in ('"v" > 10 AND "f"', '"v" >= 5'))

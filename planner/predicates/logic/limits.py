@@ -1,10 +1,10 @@
-"""Limits that a condition on both rows sets: the range of a column of one side, given the other row.
+"""Limits that a condition on a pair sets on a column of one row, given the other row of the pair.
 
     a.x BETWEEN b.lo AND b.hi      a.x in [b.lo, b.hi]
-    abs(a.x - b.x) <= 10           a.x in [b.x - 10, b.x + 10], and b.x likewise
+    abs(a.x - b.x) <= 10           a.x in [b.x - 10, b.x + 10], b.x in [a.x - 10, a.x + 10]
     a.x < b.lo AND a.s <> b.s      a.x in (.., b.lo]
 
-Strict bounds are treated as inclusive ones.
+Strict bounds are treated as inclusive bounds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Term:
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """A bound of a column: the bounded end of its range, and the bound."""
+    """A limit on one end of a column's range: the value of the other row's column ``by`` plus ``offset``."""
 
     side: SideName
     column: str
@@ -57,7 +57,7 @@ def limits(residual: Condition, types: Types) -> Limits:
     """Return the limits set by the conjuncts of a residual, the narrowest limit for each column.
 
     Args:
-        residual: Condition on both rows, simplified.
+        residual: Simplified condition on the two rows of a pair.
         types: Types of the columns of both sides.
     """
     found: Limits = {}
@@ -120,7 +120,7 @@ def _apart(left: _Term, right: _Term, above: float | None, below: float | None) 
 
 
 def _term(text: str) -> _Term | None:
-    """Return the column and offset if an expression is a column plus a number, else None."""
+    """Return the column and offset of an expression, or None if it is not a column plus a number."""
     match _parts(text):
         case (_Term() as plain,):
             return plain
@@ -131,7 +131,7 @@ def _term(text: str) -> _Term | None:
 
 @lru_cache(maxsize=1_000)
 def _parts(text: str) -> tuple[_Term | str, ...]:
-    """Return an expression's columns, words and parentheses, without TRY and outer parentheses.
+    """Return an expression as a list of columns, words and parentheses, without TRY and outer parentheses.
 
     >>> _parts('TRY(abs(TRY(a."x" - b."y")))')[:3]
     ('ABS', '(', '(')
@@ -154,10 +154,10 @@ def _parts(text: str) -> tuple[_Term | str, ...]:
 
 
 def _ungrouped(parts: Sequence[_Term | str]) -> tuple[_Term | str, ...]:
-    """Return parts without the parentheses around all of them.
+    """Return the parts of an expression without the parentheses around the whole expression.
 
-    If the outer parentheses are not a pair, as in ``(x) - (y)``, the remaining parts have unpaired
-    parentheses and match none of the known forms.
+    If the first and the last parenthesis are not a pair, as in ``(x) - (y)``, the parts that remain have
+    unpaired parentheses and match none of the known forms.
     """
     while len(parts) > 1 and (parts[0], parts[-1]) == ("(", ")"):
         parts = parts[1:-1]

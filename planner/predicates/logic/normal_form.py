@@ -1,8 +1,8 @@
 """Conjunctive and disjunctive normal form of conditions whose leaves are sets of values.
 
-Clauses and terms are conditions by subject: in a clause, at least one condition must be true; in a term, all
-of them. Atoms of one subject are combined into one: in a clause by the union of their values, in a term by
-the intersection.
+Clauses and terms contain one atom for each subject (compared expression). In a clause at least one atom must
+be true, in a term all atoms. Several atoms of one subject are combined into one: in a clause by the union of
+their values, in a term by the intersection.
 
     ("v" > 1 AND "w" = 0) OR "v" < 0
     clauses   {v <> [0, 1]} and {w = 0, v < 0}           terms   {v > 1, w = 0} or {v < 0}
@@ -22,19 +22,19 @@ Group = Mapping[Subject, Atom]
 #: Maximum number of atoms in a group that is merged with other groups.
 _MAX_MERGED = 16
 
-#: Maximum number of clauses or terms in a normal form; a condition with more is left as it is.
+#: Maximum number of clauses or terms in a normal form; a condition with more of them is not normalized.
 MAX_GROUPS = 64
 
-#: Maximum number of clauses or terms with several atoms that are compared with each other; comparing this
-#: many takes about 0.1 s. A condition that has more of them as written keeps its form, too.
+#: Maximum number of clauses or terms with several atoms that are compared with each other, which takes about
+#: 0.1 s. A condition that is written with more clauses or terms is not normalized, either.
 MAX_COMPARED = 256
 
-#: Maximum number of consequences of clauses that are examined; this many take about 20 ms.
+#: Maximum number of consequences of clauses that are examined, which takes about 20 ms.
 _MAX_CONSEQUENCES = 300
 
 
 def clauses(condition: Condition) -> list[Group] | None:
-    """Return the clauses that all have to be true; None if there are too many.
+    """Return the clauses, all of which have to be true, or None if there are too many.
 
     Clauses that are TRUE are dropped. A condition without clauses is TRUE; a clause without atoms is FALSE.
 
@@ -48,7 +48,7 @@ def clauses(condition: Condition) -> list[Group] | None:
 
 
 def terms(condition: Condition) -> list[Group] | None:
-    """Return the terms, at least one of which has to be true; None if there are too many.
+    """Return the terms, at least one of which has to be true, or None if there are too many.
 
     Terms that are FALSE are dropped. A condition without terms is FALSE; a term without atoms is TRUE.
 
@@ -62,7 +62,7 @@ def terms(condition: Condition) -> list[Group] | None:
 
 
 def _compared(condition: Condition, inner: type[All | AnyOf]) -> list[Group] | None:
-    """Return the merged groups of a condition; None if there are too many to compare."""
+    """Return the merged clauses or terms of a condition, or None if there are too many to compare."""
     found = _groups(condition, inner)
     merged = None if found is None else neighbours_merged(found, inner)
     return None if merged is None or len(merged) > MAX_COMPARED else merged
@@ -96,7 +96,7 @@ def neighbours_merged(groups: Sequence[Group], inner: type[All | AnyOf]) -> list
 
 
 def _singles_merged(groups: Sequence[Group], inner: type[All | AnyOf]) -> list[Group]:
-    """Merge groups of a single atom: there may be thousands."""
+    """Merge all groups of one atom at once, because there may be thousands of them."""
     outer = All if inner is AnyOf else AnyOf
     singles = [atom for group in groups if len(group) == 1 for atom in group.values()]
     found: list[Group] = [group for group in groups if len(group) != 1]
@@ -113,7 +113,7 @@ def _order(group: Group) -> list[tuple[str, str, str]]:
 
 
 def _neighbours(groups: Sequence[Group]) -> tuple[Subject, list[Group]] | None:
-    """Return the first groups that differ in one subject, and the subject."""
+    """Return the first groups that differ only in the values of one subject, and this subject."""
     seen: dict[tuple[Subject, frozenset[Atom]], list[Group]] = {}
     for group in groups:
         for subject, atom in group.items() if len(group) <= _MAX_MERGED else ():
@@ -123,7 +123,7 @@ def _neighbours(groups: Sequence[Group]) -> tuple[Subject, list[Group]] | None:
 
 
 def _groups(condition: Condition, inner: type[All | AnyOf]) -> list[Group] | None:
-    """Return groups: ``inner`` (AND or OR) connects the atoms of a group, the other word the groups."""
+    """Return groups: ``inner`` (AND or OR) connects the atoms of a group, the other one connects groups."""
     if isinstance(condition, Atom):
         return _group([condition], inner)
     if not isinstance(condition, inner):
@@ -134,7 +134,7 @@ def _groups(condition: Condition, inner: type[All | AnyOf]) -> list[Group] | Non
                 return None
             found += groups
         return found
-    # Atoms are combined first and together: a chain of a thousand comparisons is one atom.
+    # All atoms are combined first, because a chain of a thousand comparisons may be one atom.
     product = _group([part for part in condition.parts if isinstance(part, Atom)], inner)
     for part in condition.parts:
         if isinstance(part, Atom):
@@ -153,7 +153,7 @@ def _groups(condition: Condition, inner: type[All | AnyOf]) -> list[Group] | Non
 
 
 def _group(atoms: Iterable[Atom], inner: type[All | AnyOf]) -> list[Group]:
-    """Combine atoms into one group, or into none if the clause is true or the term is false."""
+    """Return one group of the combined atoms, or no group if the clause is always true or the term never."""
     combine, nothing, everything = (union, NONE, ALL) if inner is AnyOf else (intersection, ALL, NONE)
     found: dict[Subject, Atom] = {}
     for subject, same in by_subject(atoms).items():
@@ -166,7 +166,7 @@ def _group(atoms: Iterable[Atom], inner: type[All | AnyOf]) -> list[Group]:
 
 
 def by_subject(atoms: Iterable[Atom]) -> dict[Subject, list[Atom]]:
-    """Return atoms by subject."""
+    """Return the atoms of each subject."""
     found: dict[Subject, list[Atom]] = {}
     for atom in atoms:
         found.setdefault(atom.subject, []).append(atom)
@@ -186,7 +186,7 @@ def clause_implies(strong: Group, weak: Group) -> bool:
 
 
 def clause_follows(weak: Group, strong: Group) -> bool:
-    """Return whether a clause follows from a stronger one."""
+    """Return whether the clause ``weak`` follows from the clause ``strong``."""
     return clause_implies(strong, weak)
 
 
@@ -208,15 +208,14 @@ def term_implies_clause(term: Group, clause: Group) -> bool:
 
 
 def strongest_clauses(all_of: Sequence[Group]) -> list[Group]:
-    """Return the strongest clauses that follow from the given ones, without redundant clauses.
+    """Return the strongest clauses that follow from the given clauses, without redundant clauses.
 
     The clauses depend only on the meaning of the condition, not on how it was written. In this example, the
-    third clause follows from the first two, because ``i`` is either 0 or not, so the third clause is left
-    out:
+    third clause is left out. It follows from the first two clauses, because ``i`` is either 0 or not:
 
         "f" OR "i" <> 0        "i" = 0 OR "w" > 1        "f" OR "w" > 1
 
-    Source: consensus method (Quine, 1955), with sets of values in place of signs. If more than
+    Source: consensus method (Quine, 1955), with sets of values instead of signs of variables. If more than
     ``_MAX_CONSEQUENCES`` consequences must be examined, the given clauses are returned.
 
     >>> from planner.predicates.logic.condition_text import render
@@ -251,7 +250,7 @@ def strongest_clauses(all_of: Sequence[Group]) -> list[Group]:
 
 
 def _consequences(left: Group, right: Group) -> list[Group]:
-    """Return the consequences of two clauses: both atoms of a subject are true, or any other atom is."""
+    """Return the consequences of two clauses: for one subject, both atoms are true, or another atom is."""
     found: list[Group] = []
     for subject in left:
         if subject not in right:
@@ -263,7 +262,7 @@ def _consequences(left: Group, right: Group) -> list[Group]:
 
 
 def _contradicts(all_of: Sequence[Group], clause: Group) -> bool:
-    """Return whether clauses imply another: if it is false, some subject has no possible value.
+    """Return whether clauses imply ``clause``: if it were false, some subject would have no possible value.
 
     Unit propagation only: an implication that needs a case distinction is missed.
     """
@@ -284,7 +283,7 @@ def _contradicts(all_of: Sequence[Group], clause: Group) -> bool:
 
 
 def distinct(groups: Sequence[Group], adds_nothing: Callable[[Group, Group], bool]) -> list[Group]:
-    """Return the groups, leaving out each group that another group makes redundant.
+    """Return the groups without each group that another group makes redundant.
 
     >>> from planner.predicates.logic.condition_text import render
     >>> from planner.predicates.read_condition import read_condition
@@ -302,7 +301,7 @@ def distinct(groups: Sequence[Group], adds_nothing: Callable[[Group, Group], boo
 
 
 def known_values(term: Group) -> Group:
-    """Return a term with its implications about NULL: ``v < w`` can be true only if neither value is NULL.
+    """Return a term with the atoms IS NOT NULL that it implies: if ``v < w`` is true, neither value is NULL.
 
     >>> from planner.predicates.logic.condition_text import render
     >>> from planner.predicates.read_condition import read_condition

@@ -9,8 +9,9 @@
     v < 1 OR v >= 1                                    v IS NOT NULL
     v > 2 AND v < 1                                    FALSE
 
-The text is the conjunctive or the disjunctive normal form, whichever is shorter. Both are unique as long as
-the parts are independent, so the text does not depend on how the filter was written.
+The text is the conjunctive or the disjunctive normal form, whichever is shorter. Both forms are unique as
+long as the expressions are independent of each other, so the text does not depend on how the filter was
+written.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from planner.predicates.logic.normal_form import (
 )
 from planner.predicates.value_sets import NONE, VALUES
 
-#: Most passes until nothing changes. One pass does nearly everything, but ``v < w OR v >= w`` becomes two
-#: conditions, which only a second pass sees separately.
+#: Maximum number of passes of ``simplify``. One pass is enough for most conditions. A second pass is needed
+#: if the first makes new conditions: ``v < w OR v >= w`` becomes ``v IS NOT NULL AND w IS NOT NULL``.
 _PASSES = 4
 
 
 def simplest(condition: Condition) -> tuple[Condition, str]:
-    """Simplify a condition until nothing changes; return it with its text.
+    """Return the simplified condition and its text; passes are repeated until nothing changes.
 
     >>> from planner.predicates.read_condition import read_condition
     >>> simplest(read_condition('"v" >= 1 AND "v" <= 1'))[1]
@@ -60,7 +61,7 @@ def simplify(condition: Condition) -> Condition:
         condition: Condition of a whole filter: a row passes only if it is TRUE.
 
     Returns:
-        The condition in its written form; a condition whose normal form is too long keeps its form.
+        The condition as ``written`` returns it, not simplified if its normal form is too long.
 
     >>> from planner.predicates.read_condition import read_condition
     >>> text_of(simplify(read_condition('"v" >= 1 AND ("w" = 2 OR "v" <= 1) AND "v" <= 1')))
@@ -88,12 +89,12 @@ def _all(all_of: Sequence[Group]) -> Condition:
 
 
 def _reduced(all_of: list[Group]) -> list[Group]:
-    """Return clauses without those that the other clauses imply.
+    """Return clauses that have the same meaning, reduced with the help of clauses of one atom.
 
-    A clause of one atom is true for every row that passes the filter. So other clauses that follow from this
-    clause are dropped, and atoms that it excludes are removed, which may leave another clause of one atom.
-    Values that a clause of one atom excludes do not matter in the other clauses, so these get their shortest
-    form.
+    A clause of one atom is true for every row that passes the filter. So clauses that follow from it are
+    dropped, and atoms that contradict it are removed from other clauses, which may leave further clauses of
+    one atom. The other clauses get the shortest form that is equal for all values that the clauses of one
+    atom allow.
     """
     while True:
         all_of = neighbours_merged(all_of, AnyOf)
@@ -119,7 +120,7 @@ def _reduced(all_of: list[Group]) -> list[Group]:
 
 
 def _possible(clause: Group, known: Group) -> Group | None:
-    """Return a clause without the atoms that cannot be true; None if the clause is always true."""
+    """Return a clause without the atoms that cannot be true, or None if the clause is always true."""
     left: dict[Subject, Atom] = {}
     for subject, atom in clause.items():
         told = known.get(subject)

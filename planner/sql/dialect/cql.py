@@ -9,8 +9,8 @@ streams (ksqlDB):
 
 Flink's and Spark's windows are ordinary predicates on event times; ``planner.bind.time_bounds`` finds them.
 This module does not know the streams: ``planner.bind.bind`` resolves names and types. Functions are not
-resolved either: every call is an ``exp.Anonymous``, so that only ``planner.expressions.functions`` says which
-exist.
+resolved either: every call is an ``exp.Anonymous``, so that only ``planner.expressions.functions`` defines
+which functions exist.
 
 Sources: CQL windows and ISTREAM: Arasu, Babu, Widom, *The CQL Continuous Query Language*, VLDB Journal
 2006, sections 4 and 5. Trailing ``WINDOW``: State-Slice, VLDB 2006, section 1.
@@ -36,7 +36,7 @@ from planner.sql.dialect.locate import Place
 EXAMPLE = "SELECT ... FROM A [RANGE 5 MINUTES], B [RANGE 5 MINUTES] WHERE A.key = B.key"
 #: Function that groups pairs by intervals of their event times.
 TUMBLE = "TUMBLE"
-#: A query about the rows of one stream that have a partner in another one, for hints.
+#: A query for the rows of one stream that have a partner in another stream, for hints.
 ASKS = "SELECT ... FROM A [RANGE 5 MINUTES] WHERE EXISTS (SELECT 1 FROM B [NOW] WHERE A.key = B.key)"
 
 
@@ -51,10 +51,11 @@ class Window:
     """Window of a stream: how far behind the other stream a row may be and still match.
 
     Attributes:
-        length_us: W of the half-open window [0, W), µs, or rows.
+        length_us: W of the half-open window [0, W), in µs, or a number of rows if ``clock`` counts rows.
         at: Place of the window in the text.
         clock: Clock that measures the window.
-        partition: Columns of PARTITION BY: rows are counted separately for each combination of their values.
+        partition: Columns of PARTITION BY; rows are counted for each combination of their values. Empty
+            without PARTITION BY.
     """
 
     length_us: int
@@ -64,7 +65,7 @@ class Window:
 
 
 #: Hint for a clause of a subquery.
-NO_CLAUSE_INSIDE = "Leave it out: a subquery only says which rows are partners."
+NO_CLAUSE_INSIDE = "Leave it out: a subquery only defines which rows are partners."
 
 
 def refused_clause(name: str, hint: str) -> Callable[[Any], NoReturn]:
@@ -104,7 +105,7 @@ _REFUSED_CLAUSES = {
 
 
 class CqlParser(parser.Parser):
-    """SELECT over two windowed streams; raises Sluice's own errors if they are more exact than sqlglot's."""
+    """Parser of SELECT over windowed streams; raises Sluice's own errors where sqlglot's are less exact."""
 
     #: Whether the parser is inside EXISTS (...) or IN (...).
     asking = False
@@ -140,7 +141,7 @@ class CqlParser(parser.Parser):
     )
 
     def refuse(self, construct: str, hint: str, token: Token | None = None) -> NoReturn:
-        """Raise UnsupportedCql at ``token``, or at the current one."""
+        """Raise UnsupportedCql at ``token``, or at the current token if it is None."""
         raise UnsupportedCql(f"{construct} is not supported", hint=hint, at=token or self._curr)
 
     def _expected(self, what: str, hint: str) -> NoReturn:
@@ -148,19 +149,19 @@ class CqlParser(parser.Parser):
         raise CqlSyntaxError(f"expected {what}, found {found}", hint=hint, at=self._curr)
 
     def raise_error(self, message: str, token: Token = SENTINEL_NONE) -> None:
-        """Raise at the end of the text if the parser is there (sqlglot raises at the last token)."""
+        """Raise an error at the end of the text if the parser is there (sqlglot: at the last token)."""
         if not token and not self._curr:
             raise ParseError.new(message, description=message, start_context=self.sql.rstrip())
         super().raise_error(message, token)
 
     def _negate_range(self, this: Any = None) -> Any:
-        """``x NOT LIKE y`` is NOT around the LIKE, as for every other predicate (sqlglot marks the LIKE)."""
+        """Parse ``x NOT LIKE y`` as NOT around LIKE, like all predicates (sqlglot marks the LIKE node)."""
         return self.expression(exp.Not(this=this)) if this else this
 
     # Subqueries
 
     def _parse_select(self, *args: Any, **kwargs: Any) -> Any:
-        """Parse a SELECT; an inner one is allowed only in EXISTS or IN, and is located at that word."""
+        """Parse a SELECT; an inner SELECT is allowed only in EXISTS or IN, where errors are located."""
         if self._index == 0 or self._curr.token_type not in (TokenType.SELECT, TokenType.WITH):
             return super()._parse_select(*args, **kwargs)
         word = self._tokens[max(self._index - 2, 0)]
@@ -182,7 +183,7 @@ class CqlParser(parser.Parser):
 
     def _parse_set_operations(self, this: Any) -> Any:
         if self._curr.token_type in self.SET_OPERATIONS:
-            self.refuse(self._curr.text.upper(), "Register each SELECT as a query of its own.")
+            self.refuse(self._curr.text.upper(), "Register each SELECT as a separate query.")
         return this
 
     # Streams
@@ -268,7 +269,7 @@ class CqlParser(parser.Parser):
         at = self._since(number)
         if negative or not text.isdigit() or int(text) == 0:
             raise InvalidWindow(
-                f"a window of {'-' if negative else ''}{text} rows cannot be kept",
+                f"a window of {'-' if negative else ''}{text} rows is not possible",
                 hint="Write a whole number of rows above zero: [ROWS 100].",
                 at=at,
             )
@@ -300,7 +301,7 @@ class CqlParser(parser.Parser):
         return group
 
     def _parse_tumble(self) -> exp.Expr:
-        """Parse the length in ``TUMBLE(1 HOUR)`` into a node that holds it in µs."""
+        """Parse ``TUMBLE(1 HOUR)`` into a node that contains the length in µs."""
         start = self._curr
         if start.token_type not in (*_LENGTH_TOKENS, TokenType.INTERVAL):
             self._expected("a length of time", "Write TUMBLE(1 HOUR): intervals of the pairs' event times.")
@@ -327,7 +328,7 @@ class CqlParser(parser.Parser):
         if self._curr.token_type not in (*_LENGTH_TOKENS, TokenType.INTERVAL):
             self.refuse(
                 "a WINDOW clause other than a length",
-                "Write WINDOW 60 MIN at the end, or [RANGE 60 MINUTES] behind each stream.",
+                "Write WINDOW 60 MIN at the end, or [RANGE 60 MINUTES] after each stream.",
                 start,
             )
         length = self._parse_window_length()
@@ -338,8 +339,8 @@ class CqlParser(parser.Parser):
     def _parse_within(self) -> tuple[Window, Window] | None:
         """Parse ksqlDB's WITHIN into the windows of the left and of the right stream.
 
-        ``WITHIN (before, after)``: the right row is up to ``before`` older, or up to ``after`` newer,
-        both inclusive as in Kafka's JoinWindows.
+        In ``WITHIN (before, after)``, the right row may be older than the left row by up to ``before``, or
+        newer by up to ``after``. Both bounds are inclusive, as in Kafka's JoinWindows.
         """
         start = self._curr
         if not self._match_text_seq("WITHIN"):
@@ -355,11 +356,12 @@ class CqlParser(parser.Parser):
             before = after = self._parse_window_length(inclusive=True)
         at = self._since(start)
         if self._curr.text.upper() == "GRACE":
-            self.refuse("GRACE PERIOD", "Leave it out: how late rows may be is the stream's lateness.")
+            hint = "Leave it out: the lateness of each stream determines how late its rows may be."
+            self.refuse("GRACE PERIOD", hint)
         return Window(after, at), Window(before, at)
 
     def _parse_window_length(self, inclusive: bool = False) -> int:
-        """Return W in µs, with 1 µs added for an inclusive bound."""
+        """Parse the length of a window and return W in µs; an inclusive bound adds 1 µs."""
         start = self._curr
         length = self._parse_duration()
         at = self._since(start)
@@ -400,7 +402,7 @@ class CqlParser(parser.Parser):
         return length
 
     def _is_unit(self, token: Token) -> bool:
-        """Return whether a token is taken as a unit; any word after a number is, so errors can name it."""
+        """Return whether a token is read as a unit: any word after a number, so that errors can name it."""
         return (
             bool(token)
             and token.text.isalpha()
@@ -423,7 +425,7 @@ class CqlParser(parser.Parser):
         )
 
     def _parse_interval(self, *args: Any, **kwargs: Any) -> Any:
-        """Parse an interval literal; its value goes into ``meta``."""
+        """Parse an interval literal; its length is stored in ``meta``."""
         start = self._curr
         if start.token_type != TokenType.INTERVAL:
             return None
@@ -442,7 +444,7 @@ class CqlParser(parser.Parser):
         If no unit follows, INTERVAL may be the name of a column.
 
         Raises:
-            CqlSyntaxError: An expression and a unit follow.
+            CqlSyntaxError: An expression and a unit follow INTERVAL.
         """
         behind = self._tokens[self._index + 1 :]
         depth = size = 0
@@ -462,14 +464,14 @@ class CqlParser(parser.Parser):
             return
         raise CqlSyntaxError(
             "an interval has a constant length",
-            detail="Its number must be a literal. It cannot be computed from columns.",
+            detail="The number of an interval must be a literal. It cannot be computed from columns.",
             hint=f"Write INTERVAL '5' {unit.text}. In a condition that does not bound a window, "
             f"CAST(x AS INT) * INTERVAL '1' {unit.text} is possible.",
             at=(self._curr.start, unit.end + 1),
         )
 
     def _since(self, start: Token) -> Place:
-        """Return the place of the text consumed since ``start``, or of ``start`` itself."""
+        """Return the place of the text parsed since ``start``, or of ``start`` if nothing was parsed."""
         return (start.start, max(self._prev.end, start.end) + 1) if start else start
 
 
@@ -481,7 +483,7 @@ def _interval_text(self: Any, node: exp.Interval) -> str:
 
 
 class CqlGenerator(generator.Generator):
-    """Writes conditions in a form that the parser reads back unchanged."""
+    """Generator of CQL text that the parser reads back as the same condition."""
 
     TRANSFORMS: ClassVar[dict[Any, Any]] = {
         **generator.Generator.TRANSFORMS,
@@ -498,7 +500,7 @@ class Cql(Dialect):
     """Sluice's CQL."""
 
     class Tokenizer(tokens.Tokenizer):
-        """Standard tokens, and those that Spark and DuckDB add."""
+        """Standard tokens, and the tokens that Spark and DuckDB add."""
 
         IDENTIFIERS: ClassVar[list[Any]] = ['"', "`"]
         KEYWORDS: ClassVar[dict[str, Any]] = {**tokens.Tokenizer.KEYWORDS, "//": TokenType.DIV}

@@ -1,7 +1,7 @@
 """Locations of errors in a CQL text.
 
-An error is raised with its place in the text (``at``). It is located once, by the innermost function with the
-decorator ``located``.
+An error is raised with its place in the text (``at``). The innermost function with the decorator ``located``
+turns this place into a line and column (``location``).
 
 sqlglot keeps the source offsets of names and literals in ``Expr.meta``; an operator spans its operands.
 """
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 def located(function: Callable[Concatenate[str, _P], _T]) -> Callable[Concatenate[str, _P], _T]:
-    """Make a function of a CQL text locate its errors in this text: ``at`` becomes ``location``."""
+    """Return a function on a CQL text in which raised errors get a ``location`` in the text from ``at``."""
 
     @wraps(function)
     def locating(text: str, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -41,7 +41,8 @@ def located(function: Callable[Concatenate[str, _P], _T]) -> Callable[Concatenat
 def _location(text: str, at: object) -> Location | None:
     r"""Return the location of a place, underlined up to the end of its first line.
 
-    The sentinel after the last token is at the end of the text. A node without any position has no location.
+    The sentinel token after the last token is at the end of the text. The result is None for a node without
+    any position.
 
     >>> _location("SELECT x\nFROM A", (9, 13))
     Location(line=2, column=1, text='SELECT x\nFROM A', length=4, file=None)

@@ -1,7 +1,7 @@
 """Normalization of conditions: NOT at the leaves, BETWEEN as two comparisons, AND split.
 
-All rewrites are valid in three-valued logic. They make more conditions visible to the binder: a key, a window
-bound or a filter of one stream inside NOT, BETWEEN or OR.
+All rewrites are valid in three-valued logic. They allow the binder to find keys, window bounds and filters of
+one stream inside NOT, BETWEEN or OR.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from sqlglot.optimizer import normalize, simplify
 
 from catalog.times.durations import Duration
 
-#: A leaf, or both sides of an equation, and the lengths of its intervals.
+#: Key of a leaf: its node, or the set of both sides if it is an equation, and the lengths of its intervals.
 _Leaf = tuple[exp.Expr | frozenset[exp.Expr], tuple[Duration, ...]]
 
-#: Maximum number of leaves of an OR that is multiplied out, and of leaves that sqlglot may add.
+#: Maximum number of leaves of an OR that is distributed over AND, and of leaves that this may add.
 _MAX_LEAVES = 16
 _MAX_ADDED = 128
 
@@ -34,7 +34,7 @@ _NEGATED: dict[type[exp.Expr], type[exp.Binary]] = {
 
 
 def conjuncts(conditions: Iterable[exp.Expr]) -> Iterator[exp.Expr]:
-    """Yield the parts that all have to be true, in the order written.
+    """Yield the conjuncts of conditions in the order written; all of them have to be true.
 
     >>> from sqlglot import parse_one
     >>> [c.sql() for c in conjuncts([parse_one("a AND NOT (b = 1 OR c BETWEEN 1 AND 2)")])]
@@ -50,10 +50,10 @@ def conjuncts(conditions: Iterable[exp.Expr]) -> Iterator[exp.Expr]:
 
 
 def distributed(conjunct: exp.Expr) -> list[exp.Expr]:
-    """Return conjuncts that together are equivalent to an OR over ANDs, or the condition itself.
+    """Return conjuncts that are equivalent to an OR over ANDs; any other conjunct is returned alone.
 
-    sqlglot's optimizer multiplies out, and drops repeated and implied parts. The leaves are replaced by names
-    first, because sqlglot's rules for comparisons, arithmetic and functions are not sound here
+    sqlglot's optimizer distributes OR over AND, and drops repeated and implied parts. The leaves are first
+    replaced by names, because sqlglot's rules for comparisons, arithmetic and functions are not sound here
     (``bind.canonical``).
 
     Args:
@@ -91,7 +91,7 @@ def _leaves(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _known(leaf: exp.Expr) -> _Leaf:
-    """Return a key that tells leaves apart, with interval lengths: == ignores ``meta``, which holds them."""
+    """Return a key that distinguishes leaves; it has the interval lengths, because == ignores ``meta``."""
     lengths = tuple(interval.meta["duration"] for interval in leaf.find_all(exp.Interval))
     sides = frozenset((leaf.this, leaf.expression)) if isinstance(leaf, exp.EQ) and not lengths else leaf
     return sides, lengths
@@ -115,7 +115,7 @@ def _unnamed(node: exp.Expr, leaves: Mapping[str, exp.Expr]) -> exp.Expr:
 
 
 def pushed(node: exp.Expr, negate: bool = False) -> exp.Expr:
-    """Return a condition with NOT pushed to its leaves, negated on request."""
+    """Return a condition, or its negation if ``negate``, with NOT pushed to the leaves."""
     if isinstance(node, exp.Paren):
         return pushed(node.this, negate)
     if isinstance(node, exp.Not):

@@ -16,7 +16,7 @@ from planner.sql.statement import Source, Statement
 
 SideName = Literal["a", "b"]
 
-#: Names that have a value without parentheses in other systems.
+#: Functions that other systems call without parentheses; their value changes from run to run.
 _NOT_REPEATABLE = frozenset(
     {"current_timestamp", "current_date", "current_time", "localtime", "localtimestamp", "now"}
 )
@@ -30,7 +30,7 @@ class SideScope:
         side: Side of the family.
         alias: Name by which the query refers to it.
         stream: The stream.
-        source: Its entry in FROM.
+        source: Entry of the stream in FROM.
     """
 
     side: SideName
@@ -48,7 +48,7 @@ class ResolvedColumn:
 
 
 class Scope:
-    """Names of one query, compared without regard to case, quoted or not."""
+    """Names of one query; upper and lower case are equal, even in quoted names."""
 
     def __init__(self, statement: Statement, streams: Mapping[str, Stream]) -> None:
         left, right = registered(statement, streams)
@@ -66,7 +66,7 @@ class Scope:
         )
         self.a, self.b = reversed(self.written) if swapped else self.written
         self.asked_by = statement.form.asked_by
-        #: Columns of USING: written without a stream, they mean the first stream's.
+        #: Columns of USING; without a stream name, such a column belongs to the first stream.
         self.merged: Collection[str] = frozenset(name.name.lower() for name in statement.using)
 
     def visible(self, node: exp.Expr) -> tuple[SideScope, ...]:
@@ -111,8 +111,8 @@ class Scope:
         """Resolve a name to its stream and column.
 
         Raises:
-            UnknownColumn: No stream has it, or the name before the dot is unknown.
-            AmbiguousColumn: Both streams have it.
+            UnknownColumn: No stream has the column, or the name before the dot is unknown.
+            AmbiguousColumn: Several streams have the column.
         """
         if node.args.get("db"):
             raise UnknownColumn(
@@ -162,7 +162,7 @@ def registered(statement: Statement, streams: Mapping[str, Stream]) -> tuple[Str
     """Return the streams that a query names, in the order written.
 
     Raises:
-        UnknownStream: There is no stream of that name.
+        UnknownStream: A named stream is not registered.
     """
     by_name = {stream.name.lower(): stream for stream in streams.values()}
     found = []

@@ -3,8 +3,8 @@
 FROM A a, B b, C c     step 1   a.k -> a."k"       b.k -> b."k"
 step 2   a.k -> a."a.k"     b.k -> a."b.k"     c.k -> b."k"
 
-The streams are joined in the order of FROM, or in another one (``in_order``). A group of streams, which are
-joined with each other first, can take the place of a stream; the group is side b of its step.
+The streams are joined in the order of FROM, or in another order (``in_order``). Several streams can first be
+joined with each other as a group. The group then takes the place of a stream and is side b of its step.
 
 FROM A a, B b, C c, D d     order a, b, (c, d)     step 2   c.k -> b."a.k"
 """
@@ -26,7 +26,7 @@ from planner.sql.statement import Statement
 #: A column of a stream, by the position of the stream in FROM.
 Origin = tuple[int, str]
 
-#: Stream by its position in FROM, or a group of them in the order in which they are joined.
+#: A stream, by its position in FROM, or a group of streams in the order in which they are joined.
 Item = int | tuple["Item", ...]
 
 
@@ -57,7 +57,7 @@ class StepScope(Scope):
                     at=source.alias_at,
                 )
             taken[source.alias.lower()] = source.alias
-        #: Positions in FROM, in the order in which the streams are joined; the first two are streams.
+        #: Positions in FROM, in the order in which the streams are joined; the first two items are no groups.
         self.order: tuple[Item, ...] = tuple(range(len(found)))
         self.written = _with_sides(
             tuple(
@@ -74,7 +74,7 @@ class StepScope(Scope):
         return self._with(step=step)
 
     def in_order(self, order: tuple[Item, ...]) -> Self:
-        """Return the scope for another order of joining (positions in FROM), at its last step."""
+        """Return the scope of the last step for another join order (positions in FROM)."""
         return self._with(order=order, step=len(order) - 1, written=_with_sides(self.written, order))
 
     def _with(self, **changed: object) -> Self:
@@ -89,7 +89,7 @@ class StepScope(Scope):
 
     @property
     def right(self) -> tuple[int, ...]:
-        """Positions of the streams that join at this step."""
+        """Positions of the stream, or of the group of streams, that is joined at this step."""
         return flat(self.order[self.step : self.step + 1])
 
     @property
@@ -99,7 +99,7 @@ class StepScope(Scope):
 
     @property
     def group(self) -> Self | None:
-        """Names at the last step of the group that joins at this step; None if a stream joins."""
+        """Scope of the last step of the group that is joined at this step, or None if a stream is joined."""
         item = self.order[self.step]
         return None if isinstance(item, int) else self.in_order(item)
 
@@ -135,12 +135,12 @@ class StepScope(Scope):
         return "a", self.at(self.step - 1).handed_as(origin)
 
     def handed_as(self, origin: Origin) -> str:
-        """Return the name under which the step hands on a column."""
+        """Return the name under which the step passes a column to later steps."""
         side, name = self.named(origin)
         return f"{side}.{name}"
 
     def type_of(self, origin: Origin) -> str:
-        """Return the type of a column of a stream, or of the ranks of its rows."""
+        """Return the type of a stream's column, or of the rank of its rows if the name is ``RANK``."""
         position, name = origin
         if name == RANK:
             return "bigint"
@@ -176,7 +176,7 @@ def side_a(first: int, second: int, ids: Sequence[int]) -> int:
 
 
 def _with_sides(written: tuple[SideScope, ...], order: tuple[Item, ...]) -> tuple[SideScope, ...]:
-    """Return streams with their sides in the first step."""
+    """Return the streams, each with the side that it has in the first step of ``order``."""
     first, second = flat(order[:2])
     a = side_a(first, second, [this.stream.id for this in written])
     return tuple(replace(this, side="a" if p == a else "b") for p, this in enumerate(written))
