@@ -45,24 +45,24 @@ class PunctuationsDocument(_ContractPart):
     )
     violation: Literal["drop", "stop"] = Field(
         default="drop",
-        description="How to treat a row that breaks a promise. `drop`: it takes no part in the join, is "
-        "counted and kept beside the late rows. `stop`: the engine stops before the batch is committed.",
+        description="How to treat a row that breaks a promise. `drop`: the row is not joined; it is counted "
+        "and stored with the late rows. `stop`: the engine stops before the batch is committed.",
     )
     remember: str | int | float = Field(
         default=_WINDOW,
-        description="How long promises are remembered. `window`: as long as windows require. A duration of "
-        "event time: at least that long. `forever`: without limit.",
+        description="How long promises are remembered. `window`: as long as windows require. A duration such "
+        "as `1h`: at least for that length of event time. `forever`: without limit.",
     )
     column: str | None = Field(
         default=None,
         description="Boolean column of a `files` stream. A row in which it is true is only a punctuation, "
-        "and fixes the one set of columns in `on`.",
+        "and fixes the values of the only set of columns in `on`.",
     )
     open_time: str | int | float | None = Field(
         default=None,
-        description="Mean event time from a row of another stream until this stream closes its key, a "
+        description="Mean event time from a row of another stream until this stream closes the row's key, a "
         "duration. The planner uses it to estimate how many rows slices hold; results do not depend on it. "
-        "If it is left out, it is measured.",
+        "If it is left out, the running job measures it.",
     )
 
     def to_value(self, stream: str, columns: Sequence[Column], source: str) -> Punctuations:
@@ -250,7 +250,7 @@ def punctuations_document(contract: Punctuations | None) -> dict[str, Any] | Non
 
 
 def constraints_document(constraints: Constraints) -> dict[str, Any] | None:
-    """Return constraints as a document; None if there are none."""
+    """Return constraints as a document, or None if there are no constraints."""
     if constraints == Constraints():
         return None
     return {
@@ -263,7 +263,7 @@ def constraints_document(constraints: Constraints) -> dict[str, Any] | None:
 def _columns(
     stream: str, columns: Sequence[Column], names: Sequence[str], path: tuple[str | int, ...]
 ) -> tuple[str, ...]:
-    """Return column names as declared; given names may differ in case."""
+    """Return column names as the stream declares them; the given names may differ in case."""
     if not names:
         raise InvalidStream(
             "a set of columns is empty", hint="Name the columns that a punctuation fixes.", path=path
