@@ -3,7 +3,7 @@
     chain of A   [0s, 10s) [10s, 30s)      split at 15s      [0s, 10s) [10s, 15s) [15s, 30s)
                                            merge at 10s      [0s, 15s) [15s, 30s)
 
-Merges are done before splits, as in every migration. The result is the boundaries to pin. The end of the
+Merges are done before splits, as in every migration. The resulting boundaries are pinned. The end of the
 chain never changes, since it follows from the windows.
 """
 
