@@ -22,12 +22,12 @@ class RingStatistics:
 
     Attributes:
         side: `a` or `b`: the side whose rows the rings hold.
-        probes: Opposite rows that probed.
-        scanned: Rows that probing rows were compared with.
+        probes: Rows of the other side that probed the rings.
+        scanned: Rows in the rings that probing rows were compared with.
         heads_looked_at: Ring heads that were examined and had not yet expired.
         removed: Expired rows that were removed.
-        live: Rows after the last batch that have not expired.
-        expired_held: Rows after the last batch that have expired, but are still held.
+        live: Rows held after the last batch that have not expired.
+        expired_held: Rows held after the last batch although they have expired.
     """
 
     side: str
@@ -54,7 +54,7 @@ class OrderStatistics:
             still.
         held_rows: Rows held in slices after the last batch.
         disordered_share: Fraction of the stream's rows in the last batches that violated the stream's order;
-            None without rows.
+            None if the stream had no rows.
         memory: Strategy that decides where rows of the side wait.
         predicted_latency_s: Expected wait, in seconds, of a row for rows that may precede it in the order,
             given the scrambling factor and the rows of the last batches. 0 if rows are joined as they arrive;
@@ -87,7 +87,7 @@ class OrderStatistics:
 def order_statistics(
     recent: Sequence[BatchManifest], family: str, profile: FamilyProfile | None, names: Mapping[int, str]
 ) -> Iterator[OrderStatistics]:
-    """Yield the order of each side of a family without windows, and its cost; nothing for others.
+    """Yield the order of each side of a family without windows, and its cost; yield nothing for others.
 
     Args:
         recent: The last batches, in order; at least one.
@@ -117,7 +117,7 @@ def order_statistics(
     for side, other in ((SIDES[0], SIDES[1]), (SIDES[1], SIDES[0])):
         scramble, opposite, lag = scrambles.get(ids[side]), scrambles.get(ids[other]), lags[side]
         if scramble is None:
-            continue  # pairs of an earlier step: no source counts them
+            continue  # Rows that are pairs of an earlier step have no scrambling factor.
         way = Memory(memory[side].strategy if side in memory else "plain")
         late_s = latency_s(way, OrderedStream(scramble, rows[ids[side]] / seconds if seconds > 0 else 0.0))
         predicted = None
@@ -143,7 +143,7 @@ def order_statistics(
 
 
 def _waited_s(memory: Memory, waited: int, joined: int, batch_s: float) -> float | None:
-    """Return the mean seconds that rows have waited; None if none were joined.
+    """Return the mean seconds that rows have waited, or None if no rows were joined.
 
     Args:
         memory: Where rows wait.

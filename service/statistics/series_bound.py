@@ -1,4 +1,4 @@
-"""Bound on the series of a metric: a few series are named, the others are summed under ``(other)``.
+"""Bound on the series of a metric: a few series are named, all others are summed under ``(other)``.
 
 A thousand queries with a sink each would make ten thousand series, most of them never looked at. Names of
 queries begin with a letter, so no query is called ``(other)``.

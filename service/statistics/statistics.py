@@ -1,4 +1,4 @@
-"""Statistics of the running job, read from committed batches, so never ahead of visible results.
+"""Statistics of the running job, read from committed batches, so they never run ahead of visible results.
 
 Totals and peaks cover all batches (``store.batches``, ``store.counts``); recent numbers come from the
 manifests of the last batches. The numbers by which plans are chosen (rates, selectivities, widths, keys) are
@@ -45,7 +45,7 @@ class StreamStatistics:
         rows: Rows read, late and rejected ones included.
         late_rows: Rows below the watermark of their stream.
         rejected_rows: Rows without an event time.
-        files_set_aside: Files that could not be read as rows of the stream; ``set_aside`` names them.
+        files_set_aside: Files that could not be read as rows of the stream; `set_aside` has the newest.
         set_aside: Path and reason of the newest files that were set aside.
         skipped_rows: Bad rows skipped in files that were not set aside, with ``on_error: skip-rows``.
         warnings: Reasons why no file of the stream has been listed; empty if a file was listed, or if its
@@ -112,8 +112,8 @@ class QueryStatistics:
         query: Query name.
         query_id: Immutable query id.
         results: Results so far.
-        absent: Results of an outer join in the last batches that are rows without a partner; None if there
-            are none.
+        absent: Results of an outer join in the last batches that are rows without a partner; None if the
+            query has no such results.
     """
 
     query: str
@@ -166,8 +166,10 @@ class FamilyStatistics:
             the rows of a are not pairs of a previous step.
         exchange_seconds: Mean seconds from the commit of the batch that sends pairs of the previous step to
             the commit of the batch that joins them; None if no pairs were sent.
-        again_rows: Pairs of the previous step that were made again in the last batches; None without any.
-        again_partials: Pairs with equal keys that were examined to make the pairs in `again_rows`, or None.
+        again_rows: Pairs of the previous step that were made again in the last batches; None if
+            no pairs were made again.
+        again_partials: Pairs with equal keys that were examined to make the pairs in `again_rows`; None if no
+            pairs were examined.
         rings: Work and contents of a family's rings, per side; empty for families without rings.
         ordered: Order of the sides of a family without windows, and its cost; empty for other families.
     """
@@ -500,7 +502,7 @@ def _families(
 
 
 def _exchange_seconds(recent: Sequence[BatchManifest], family: str) -> float | None:
-    """Return the mean seconds that pairs took to reach a family; None if no pairs were sent."""
+    """Return the mean seconds that pairs took to reach a family, or None if no pairs were sent."""
     seconds = [
         (following.committed_at_us - batch.committed_at_us) / 1e6
         for batch, following in pairwise(recent)
@@ -510,7 +512,7 @@ def _exchange_seconds(recent: Sequence[BatchManifest], family: str) -> float | N
 
 
 def _imbalance(batches: Iterable[tuple[int, int, BatchManifest]]) -> float | None:
-    """Return the load of the hottest buckets divided by the mean load; None without load.
+    """Return the load of the hottest buckets divided by the mean load, or None without load.
 
     Sums over all batches are compared, because a batch takes as long as its own hottest bucket, which can
     differ between batches. ``batches``: load of the hottest bucket, load of all buckets, manifest.
@@ -525,7 +527,7 @@ def _value(measure: Measure | None) -> float | None:
 
 
 def _age_s(now_us: int, *measures: Measure | None) -> float | None:
-    """Return the age of the oldest measure, seconds; None without any."""
+    """Return the age of the oldest measure, seconds, or None without measures."""
     moments = [m.at_us for m in measures if m is not None and m.at_us is not None]
     return (now_us - min(moments)) / 1e6 if moments else None
 
