@@ -154,7 +154,7 @@ class FileRefused(InvalidInput):
         super().__init__(
             # The reason contains the file's name already if the file was found bad while a batch was read.
             reason if reason.startswith(named) else f"{named} is bad: {reason}",
-            detail="The stream says to stop at bad files (on_error: stop).",
+            detail="The stream is set to stop at bad files (on_error: stop).",
             hint="Correct the file, then start the run again. For a service, POST "
             "/streams/{name}/files:retry, then /engine:restart.",
         )
@@ -172,8 +172,8 @@ class InvalidChanges(InvalidInput):
     def __init__(self, errors: Sequence[SluiceError], changes: int) -> None:
         super().__init__(
             f"{len(errors)} of {changes} changes cannot be made",
-            detail="So none of the changes was made.",
-            hint=f"The first: {errors[0].primary}.",
+            detail="None of the changes was made.",
+            hint=f"The first error: {errors[0].primary}.",
         )
         self.errors = tuple(errors)
 
@@ -482,7 +482,8 @@ class CorruptInput(Unavailable):
     def __init__(self, stream: str, stream_id: int, position: int, file: str, reason: str):
         super().__init__(
             f'file "{file}" of stream "{stream}" cannot be read: {reason}',
-            detail=f"It looked sound when listed. [corrupt input stream={stream_id} position={position}]",
+            detail="The file could be read when it was listed. "
+            f"[corrupt input stream={stream_id} position={position}]",
             hint="Set the file aside, or restore its bytes and start again.",
         )
         self.stream_id = stream_id

@@ -91,8 +91,8 @@ def _auction_lines(workspace: Workspace, tables: ReplayedTables) -> str:
     )
     return (
         f"{found.closings:,} auctions were closed; {when}.\n"
-        f"{found.held:,.0f} auctions were held on average, {found.share:.2f} times the {found.without:,.0f} "
-        "that are held without punctuations."
+        f"{found.held:,.0f} auctions were in the state on average, {found.share:.2f} times the "
+        f"{found.without:,.0f} that would be there without punctuations."
     )
 
 

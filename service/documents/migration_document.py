@@ -75,8 +75,8 @@ class MigrationRequest:
         if len(given) > 1:
             raise InvalidMigration(
                 f"a migration cannot be about {given[0]} and {given[1]}",
-                detail="Each starts from the chains in force.",
-                hint="Send one after the other.",
+                detail="Each of these changes starts from the chains in force.",
+                hint="Send a migration for each change, one after the other.",
             )
         if not given and self.on_leave is None:
             raise InvalidMigration(

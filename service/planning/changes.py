@@ -215,7 +215,7 @@ class Resolver:
         if change.name.lower() in self._found:
             raise NameTaken(
                 f'query "{change.name}" exists already',
-                hint="Choose another name, or remove it first.",
+                hint="Choose another name, or remove the query first.",
                 path=("name",),
             )
         bound = self._places.placed(self._bind(change.cql))

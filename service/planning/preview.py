@@ -331,7 +331,9 @@ def _queries_after(
             check_name("query", new.name, ("name",))
             if new.name in running:
                 raise NameTaken(
-                    f'query "{new.name}" exists', hint="Remove it in the same request.", path=("name",)
+                    f'query "{new.name}" exists',
+                    hint="Remove that query in the same request.",
+                    path=("name",),
                 )
         with error_path("add", i, "cql"):
             bound = bind(

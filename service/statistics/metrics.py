@@ -428,10 +428,12 @@ class _StoreCollector(Collector):
         yield from (held, cpu)
         totals = self._store.batches.totals()
         yield GaugeMetricFamily(
-            "sluice_state_rows_peak", "Most rows ever held.", value=totals.state_rows_peak
+            "sluice_state_rows_peak",
+            "Maximum number of rows held after any batch so far.",
+            value=totals.state_rows_peak,
         )
         yield GaugeMetricFamily(
             "sluice_state_bytes_peak",
-            "Largest size of the state so far, as stored.",
+            "Maximum encoded bytes held after any batch so far.",
             value=totals.state_bytes_peak,
         )

@@ -187,7 +187,7 @@ class ConstraintsDocument(_ContractPart):
             if kind not in ("int", "bigint"):
                 raise InvalidStream(
                     f'column "{name}" of stream "{stream}" has type {kind}, which is not a whole number',
-                    detail="The number behind an ordered column says how far its values may fall back.",
+                    detail="The number given for an ordered column says by how much its values may decrease.",
                     hint="Name a column of type int or bigint; event time is ordered by lateness.",
                     path=(where, "ordered", name),
                 )

@@ -284,7 +284,7 @@ class StreamDocument(_StreamDocument):
     def _state_cap_mb(self) -> int | None:
         if self.state_cap_mb is None and "at_cap" in self.model_fields_set:
             raise InvalidStream(
-                "at_cap says what happens at a cap, but there is none",
+                "at_cap says what happens at a cap, but state_cap_mb is missing",
                 hint="Give state_cap_mb, too.",
                 path=("at_cap",),
             )
@@ -326,7 +326,7 @@ class StreamDocument(_StreamDocument):
                 raise InvalidStream(f'column name "{name}" is reserved', hint=hint, path=path)
             if not name.isprintable():
                 raise InvalidStream(
-                    f"column name {name!a} holds a character that cannot be printed",
+                    f"column name {name!a} contains a character that cannot be printed",
                     hint="Use letters, digits, spaces and punctuation.",
                     path=path,
                 )
