@@ -14,7 +14,7 @@ InvalidInput
 * InvalidSetting        a ``SLUICE_`` variable or option has an invalid value
 * InvalidSink           the definition of a sink is invalid
 * InvalidStatistics     a file of statistics contains something invalid
-* InvalidStream         the parts of a stream's document do not fit together
+* InvalidStream         values in a stream's document are invalid or do not fit together
 * InvalidWorkload       a workload file contains something invalid
 * InvalidYaml           a file cannot be read as YAML
 * FileRefused           a file is bad, and its stream has on_error: stop
@@ -221,7 +221,7 @@ class InvalidStatistics(InvalidInput):
 
 
 class InvalidStream(InvalidInput):
-    """The parts of a stream's document do not fit together."""
+    """Values in a stream's document are invalid or do not fit together."""
 
     code = "invalid-stream"
 

@@ -113,7 +113,7 @@ class Faults:
             log.info("background work recovered", extra=fields(part=part, of=of))
 
     def keep(self, part: str, of: Collection[str]) -> None:
-        """Forget a part's faults for all objects except the given ones, since the others no longer exist."""
+        """Forget a part's faults for all objects except the given ones; all other objects no longer exist."""
         with self._lock:
             self._now = {key: f for key, f in self._now.items() if f.part != part or f.of in of}
 

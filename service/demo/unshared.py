@@ -56,7 +56,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """One side of a query: event times of its stream's rows and of those that pass its filter, ascending."""
+    """One side of a query, with the event times of its rows, and of the rows that pass, ascending."""
 
     stream: int
     opposite: int
@@ -146,7 +146,7 @@ def _count(ts: Int64s, after_us: int, until_us: int) -> int:
 
 
 def _passing(table: pa.Table, filters: tuple[PlannedFilter, ...]) -> dict[int | None, Bools]:
-    """Return a mask of the rows that pass each filter, by lineage bit; None, no filter, passes all rows."""
+    """Return a mask of the rows that pass each filter, by lineage bit, and of all rows under None."""
     passing: dict[int | None, Bools] = {None: np.ones(table.num_rows, dtype=np.bool_)}
     with duckdb.connect() as connection:
         connection.register("t", table)

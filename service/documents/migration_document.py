@@ -43,7 +43,7 @@ class MigrationRequest:
             own policy.
         oblivious_memory: Place where rows of joins without windows wait; None leaves it unchanged.
         steps: Splits and merges, each with the name of its family, or with None if there is only one family.
-        cleanup: Whether to drop slices left by departed queries, and pinned boundaries.
+        cleanup: Whether to drop pinned boundaries, and boundaries left by departed queries.
         rollback_to: Plan version whose strategies and chains are restored.
         on_leave: New policy for the slices of departed queries; None leaves it unchanged.
         written: The request as the client wrote it, for the record of the migration.
@@ -159,7 +159,7 @@ class PunctuationsPolicyDocument(BaseModel):
     purge: str = Field(
         default="auto",
         description="When rows of closed keys are removed from the state: with each closing (`eager`), after "
-        "n closings in a bucket (`lazy(n)`), or after enough closings that removal pays (`auto`).",
+        "n closings in a bucket (`lazy(n)`), or after enough closings to make removal worthwhile (`auto`).",
     )
     propagate: str = Field(
         default="push",
@@ -274,9 +274,10 @@ class MigrationDocument(BaseModel):
     )
     oblivious_memory: AskedMemory | None = Field(
         default=None,
-        description="Where rows of joins without windows wait. `plain`: nowhere, they are joined on arrival. "
-        "`msf`: in memory, until no earlier row can arrive. `dbf`: on disk, while their stream leads. "
-        "`hybrid`: both. `auto`: the planner chooses, within the setting `oblivious_memory_mb`.",
+        description="Where rows of joins without windows wait. `plain`: rows do not wait, but are joined "
+        "on arrival. `msf`: in memory, until no earlier row can arrive. `dbf`: on disk, while their stream "
+        "is ahead of the other stream. `hybrid`: in memory and on disk. `auto`: the planner chooses, within "
+        "the setting `oblivious_memory_mb`.",
     )
     splits: list[SliceStepDocument] = Field(
         default_factory=list,
@@ -284,7 +285,7 @@ class MigrationDocument(BaseModel):
     )
     merges: list[SliceStepDocument] = Field(
         default_factory=list,
-        description="Boundaries at which two slices are merged. Merges come before splits.",
+        description="Boundaries at which two slices are merged. Merges are done before splits.",
     )
     cleanup: bool = Field(
         default=False,

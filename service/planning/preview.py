@@ -100,7 +100,7 @@ class Statistician:
         buckets: Number of buckets of the job, used if no batch has fixed it yet.
         max_rows_per_batch: Rows of a batch if all input exists from the start, or None if input arrives over
             time.
-        cache: Results of earlier samples; None before the first.
+        cache: Results of earlier samples, or None before the first sample.
     """
 
     store: Store
@@ -225,7 +225,7 @@ def preview_queries(
         calibration: Constants of this machine.
         request: Request with objective, statistics and chain; its queries are in ``queries`` already.
         profile: Finds the profile, given the statistics of the request.
-        held: Rows held under ``previous``; None if they are unknown.
+        held: Rows held under ``previous``, or None if they are unknown.
 
     Raises:
         InvalidInput: See `preview_change`.

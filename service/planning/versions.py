@@ -106,7 +106,7 @@ class Versions:
 
         Args:
             queries: All queries that run in the new version.
-            previous: The latest version so far; None before the first version.
+            previous: The latest version so far, or None before the first version.
             calibration: Constants of this machine.
             cause: Description of the change, for the history.
             actor: Author of the change, for the history.

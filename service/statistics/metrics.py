@@ -93,8 +93,8 @@ class Metrics:
 
         Args:
             store: The catalog.
-            engine_state: One of ``ENGINE_STATES``; None if the process has no engine.
-            ingest: Back-pressure; None if the process takes no events.
+            engine_state: One of ``ENGINE_STATES``, or None if the process has no engine.
+            ingest: Back-pressure, or None if the process takes no events.
             faults: Number of unexpected failures per part of the process's background work.
             expected: Expected costs by strategy: of the plan, and of the same queries ``unshared``.
             results_us: Time for which all results are kept, whether or not a sink still needs them, µs, or

@@ -45,25 +45,26 @@ class OrderStatistics:
 
     Attributes:
         side: `a` or `b`.
-        stream: Name of its stream.
+        stream: Name of the side's stream.
         scramble: Scrambling factor after the last batch, declared or monitored.
-        lag: Number of rows by which the stream is ahead of the other stream; negative if it is behind, None
-            while unknown.
+        lag: Number of rows by which the stream is ahead of the other stream; negative if it is behind,
+            None while unknown.
         predicted_rows: Rows that the side is expected to hold in memory, given the scrambling factors, the
-            lag and the rates of the last batches; None while the lag is unknown or the other stream stands
+            lag and the rates of the last batches, or None while the lag is unknown or the other stream stands
             still.
         held_rows: Rows held in slices after the last batch.
-        disordered_share: Fraction of the stream's rows in the last batches that violated the stream's order;
-            None if the stream had no rows.
+        disordered_share: Fraction of the stream's rows in the last batches that violated the stream's order,
+            or None if the stream had no rows.
         memory: Strategy that decides where rows of the side wait.
         predicted_latency_s: Expected wait, in seconds, of a row for rows that may precede it in the order,
-            given the scrambling factor and the rows of the last batches. 0 if rows are joined as they arrive;
-            None while no rows arrive.
+            given the scrambling factor and the rows of the last batches. 0 if rows are joined as they arrive,
+            or None while no rows arrive.
         latency_s: Measured mean wait, in seconds, of the rows joined in the last batches: the sum of the rows
             that wait at the end of each batch, divided by the rows joined, times the mean length of a batch.
-            0 if rows are joined as they arrive; None while no rows are joined.
+            0 if rows are joined as they arrive, or None while no rows are joined.
         waiting_rows: Rows in memory after the last batch that wait outside the slices.
-        parked_rows: Rows after the last batch that wait on disk because their stream leads.
+        parked_rows: Rows after the last batch that wait on disk because their stream is ahead of the other
+            stream.
         parked_segments: Closed segments that contain the parked rows.
         opened_segments: Closed segments with parked rows that were opened in the last batches.
     """

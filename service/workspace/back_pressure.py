@@ -48,7 +48,7 @@ class _Progress:
     Attributes:
         position: Position up to which batches have read.
         at_s: Time when the position was found, on ``time.monotonic``.
-        rate_per_s: Events read per second before ``at_s``; None if unknown.
+        rate_per_s: Events read per second before ``at_s``, or None if unknown.
     """
 
     position: int

@@ -54,7 +54,7 @@ class Commits:
 
     @contextmanager
     def heard(self) -> Iterator[asyncio.Event]:
-        """Listen for commits: each commit sets the event, and the caller that waits for it clears it."""
+        """Listen for commits: each commit sets the yielded event, and the caller clears it after waiting."""
         event = asyncio.Event()
         with self._lock:
             self._listening[event] = asyncio.get_running_loop()

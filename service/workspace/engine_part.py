@@ -104,7 +104,7 @@ class EnginePart:
         """Start the thread.
 
         Args:
-            stand_by: Whether to wait for the lease while another engine has it; if False, a taken lease is an
+            stand_by: Whether to wait while another engine holds the lease; if False, a lease that is held is an
                 error.
 
         Raises:

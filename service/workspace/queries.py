@@ -67,7 +67,7 @@ class WorkspaceQueries:
         return query_statuses(self._store, self._store.queries.by_ids(ids))
 
     def current(self, statuses: Sequence[QueryStatus]) -> tuple[QueryStatus, ...]:
-        """Return the current status of queries, such as those that were changed a while ago.
+        """Return the current status of queries whose earlier status is given.
 
         Args:
             statuses: Earlier statuses of the queries.

@@ -163,7 +163,7 @@ class WorkspaceStreams:
 
         Args:
             name: Its name.
-            changed: Returns the stream with the new contract, or raises the error that refuses it.
+            changed: Returns the stream with the new contract, or raises the error that refuses the change.
 
         Raises:
             StreamNotFound: No stream has that name.
@@ -261,7 +261,7 @@ class WorkspaceStreams:
 
         Raises:
             StreamNotFound: No stream has that name.
-            NotAnHttpStream: Its rows come from elsewhere.
+            NotAnHttpStream: The stream reads its rows from another source.
         """
         stream = self.get(name)
         if not isinstance(stream.source, HttpSource):
@@ -321,7 +321,7 @@ class WorkspaceStreams:
 
         Raises:
             StreamNotFound: No stream has that name.
-            NotAnHttpStream: Its rows come from elsewhere.
+            NotAnHttpStream: The stream reads its rows from another source.
         """
         return self._events.quarantined(self.of_posts(name), limit)
 

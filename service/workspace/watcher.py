@@ -69,7 +69,7 @@ class Watcher:
     def run_once(self) -> None:
         """List new files, send heartbeats for idle streams and do the other periodic work, once.
 
-        A failure of one part does not stop the others.
+        A failure of one part does not stop the other parts.
         """
         try:
             streams = self.store.streams.all()

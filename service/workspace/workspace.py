@@ -217,7 +217,7 @@ class Workspace:
         """Void a batch that fails repeatedly, and start the engine; the batch's rows become dead letters.
 
         Args:
-            stream: Stream whose rows are left out; None for all.
+            stream: Stream whose rows are left out, or None for all.
             actor: Name of the client that voids the batch.
 
         Raises:

@@ -167,7 +167,7 @@ class ConstraintsDocument(_ContractPart):
     clustered: str | list[str] = Field(
         default_factory=list,
         description="Column, or columns, whose combined values come in runs: a row with new values "
-        "promises that no later row has the values before it.",
+        "promises that no later row has the values of the run before.",
     )
     ordered: dict[str, Annotated[int, Field(ge=0, le=2**62)]] = Field(
         default_factory=dict,
@@ -199,7 +199,7 @@ class OrderDocument(_ContractPart):
 
     column: str = Field(
         description="The column, of type int, bigint, date, timestamp or a decimal of up to 18 digits. Rows "
-        "in which it is NULL are not counted."
+        "in which the column is NULL are not counted."
     )
     scramble: Annotated[int, Field(ge=0, le=MOST_SCRAMBLE)] | Literal["monitor"] = Field(
         description="How far rows may arrive out of order: the maximum number of rows by which a row "

@@ -76,7 +76,7 @@ class Policy:
 
     Attributes:
         objective: Strategies, pinned chains, and when chains shrink.
-        cleanup_due_us: Wall clock of the next automatic clean-up, µs UTC; None if none is scheduled.
+        cleanup_due_us: Wall clock of the next automatic clean-up, µs UTC, or None if none is scheduled.
     """
 
     objective: Objective

@@ -31,17 +31,17 @@ class QueryStatus:
         desired_at_us: Time of the request for the desired state, µs UTC.
         observed: State in the job; ``pending`` until the job runs the newest query of the series.
         observed_at_us: Time since which the job has been in the observed state, µs UTC.
-        paused_because: Reason why the engine paused the query; None if a person paused it, or if it is not
-            paused.
+        paused_because: Reason why the engine paused the query, or None if a person paused it or the query
+            is not paused.
         plan_version: Version in which the desired state takes effect.
-        complete_from_us: Wall clock from which results are complete, µs UTC, if earlier rows are missing;
-            None if nothing is missing or the query is not active yet.
+        complete_from_us: Wall clock from which results are complete, µs UTC, if earlier rows are missing,
+            or None if no rows are missing or the query is not active yet.
         missing_columns: Columns (``alias.column``) that are missing in rows stored earlier, so that the
             query does not join these rows.
-        decided_until_us: Event time, µs UTC, up to which it is decided whether rows have a partner; None for
+        decided_until_us: Event time, µs UTC, up to which it is decided whether rows have a partner. None for
             an inner join, for an unbounded window, and while the event time is unknown.
         complete_within_us: Distance in event time, µs, within which a new row still meets every earlier row,
-            although the cap of a stream has removed rows; None if the windows are complete.
+            although the cap of a stream has removed rows. None if the windows are complete.
         results: Result rows so far.
         sinks: Sink records of the series, in the order in which they were set. If the query should have no
             sink, the last record has none.
