@@ -38,7 +38,7 @@ class Replay:
         began_s = time.monotonic()
         began_us: int | None = None
         for step in steps(self._tables, self._step_us):
-            if self._written(step):  # The earlier run that this run continues wrote it.
+            if self._written(step):  # Written by the earlier run that this run continues.
                 continue
             if began_us is None:
                 began_us = step.end_us

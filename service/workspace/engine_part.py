@@ -104,8 +104,7 @@ class EnginePart:
         """Start the thread.
 
         Args:
-            stand_by: Whether to wait while another engine holds the lease; if False, a lease that is held is an
-                error.
+            stand_by: Whether to wait while another engine has the lease; if False, a held lease is an error.
 
         Raises:
             DataDirInUse: Another engine has the data directory or the catalog; not raised for a stand-by.

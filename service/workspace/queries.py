@@ -128,7 +128,7 @@ class WorkspaceQueries:
     def validate(self, cql: str, *, backfill: Backfill = "none") -> Query:
         """Return a query as it would be added, and add nothing.
 
-        The query is parsed, planned and run on a synthetic row like an added query, so this raises the same
+        The query is parsed, planned and run on a synthetic row like an added query, and raises the same
         errors.
 
         Raises:

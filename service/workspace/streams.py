@@ -269,7 +269,7 @@ class WorkspaceStreams:
         return stream
 
     def check_room(self, stream: Stream, sending: Sending | None) -> None:
-        """Refuse a request while its stream accepts no events; a repeated request with stored events passes.
+        """Refuse a request while its stream accepts no events; a repeat of a stored request passes.
 
         Raises:
             IngestFull: No events of the stream, or of any stream, are accepted now.
