@@ -1,35 +1,35 @@
 """Errors of the service.
 
 InvalidInput
-* BackupRefused         a backup cannot be made of, or restored to, the place that was named
-* ChangedTwice          two changes of a list are for the same query
+* BackupRefused         a data directory cannot be backed up, or the target of a backup or restore is unusable
+* ChangedTwice          a list has two changes of one query
 * DataDirUnusable       the data directory cannot be made or written
 * EventRejected         an event does not fit its stream's schema
 * InvalidChanges        some changes of a list cannot be made, so the list is refused
 * InvalidCursor         a cursor was not given out by this service for this query
 * InvalidGenerator      a generator's settings do not fit its stream
-* InvalidKey            a key with this name, these scopes or this limit cannot be made
-* InvalidMigration      a migration asks for nothing, or for several things that exclude each other
+* InvalidKey            the name, the scopes or the rate limit requested for an API key are invalid
+* InvalidMigration      a migration requests no change, or several changes that exclude each other
 * InvalidName           a name of a stream or query does not fit the pattern
 * InvalidSetting        a ``SLUICE_`` variable or option has an invalid value
-* InvalidSink           a sink is invalid
+* InvalidSink           the definition of a sink is invalid
 * InvalidStatistics     a file of statistics contains something invalid
-* InvalidStream         the parts of a stream's document do not fit together
+* InvalidStream         values in a stream's document are invalid or do not fit together
 * InvalidWorkload       a workload file contains something invalid
 * InvalidYaml           a file cannot be read as YAML
 * FileRefused           a file is bad, and its stream has on_error: stop
-* MoveRefused           a data directory cannot be moved in its present state, or not to the named place
+* MoveRefused           a data directory cannot be moved now, or cannot be moved to the named place
 * KafkaUnsupported      a stream or sink uses Kafka, but the client library is not installed
 * NoDataDir             the directory is not a data directory
-* NotAnHttpStream       events were posted to a stream whose rows come from elsewhere
+* NotAnHttpStream       events were posted to a stream that reads its rows from another source
 * NoResultPunctuations  result punctuations were requested of a query that has none, or that does not run
 * OtherWorkload         the output directory belongs to another workload
-* PlanRefused           the plan that a change leads to cannot run
+* PlanRefused           the plan that results from a change cannot run
 * RequestRefused        the service refused a request; the error text comes from the service
 * SourceNotAllowed      a source's path is outside the directories that sources may read
 * SourceNotFound        a source's path does not exist
-* TokensUnsupported     an issuer is configured, but the library that verifies its tokens is not installed
-* UnknownPlanVersion    a migration asks for the roll-back to a plan version that is not in the history
+* TokensUnsupported     a token issuer is configured, but the library that verifies tokens is not installed
+* UnknownPlanVersion    a migration requests a rollback to a plan version that is not in the history
 * UnknownQuery          a request names a query that does not run
 * UnreadableInput       a file or text given to a command cannot be read
 * UnusableFile          a file is corrupt or has another schema
@@ -48,10 +48,10 @@ Overloaded
 * IngestFull            no more events are accepted until a batch has read some, or the disk has space again
 Unavailable
 * BackupDamaged         a file of a backup is missing or was changed
-* CatalogMissing        the catalog is missing, but files that it described exist
+* CatalogMissing        the catalog is missing, but data files that it described still exist
 * CheckpointAhead       the checkpoint has batches that the catalog does not have
 * CheckpointDamaged     an entry of Spark's logs is incomplete, or Spark's state cannot be read
-* CheckpointLost        the checkpoint lacks batches of the catalog and cannot repeat them
+* CheckpointLost        the catalog has batches that the checkpoint lacks and cannot repeat
 * ClassArchiveNotMade   the JVM could not make an archive of its classes
 * CorruptInput          a file cannot be read, although it was readable when listed
 * DataDirMoved          the data directory was moved elsewhere, or a move to it is not complete
@@ -61,11 +61,11 @@ Unavailable
 * EngineFailed          the Spark job has ended with an error
 * EventLogDown          the event log cannot be written or read
 * InputChanged          a file was changed after it was listed
-* IssuerDown            the keys of an issuer of tokens cannot be read
-* JavaMissing           no Java of the needed version was found
+* IssuerDown            the public keys of a token issuer cannot be read
+* JavaMissing           no Java installation of the required version was found
 * KafkaDown             the brokers of a topic do not answer, or refuse the service
 * MessageRejected       a message is not an event of its stream
-* MessagesLost          messages that were to be read are gone from their topic
+* MessagesLost          messages that a batch has to read are no longer in their topic
 * OtherLife             catalog, data directory and checkpoint do not belong together
 * SecretMissing         the environment variable of a secret is not set, or its file cannot be read
 * ServiceFailed         the service could not be reached, or failed
@@ -100,19 +100,19 @@ from catalog.errors import (
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: Limits that refuse posted events.
 IngestLimit = Literal["rows", "bytes", "disk"]
-#: System errors about files; other system errors are about connections, such as to the JVM.
+#: Numbers of system errors about files. All other system errors are about connections, such as to the JVM.
 _OF_THE_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.EACCES)
 _CORRUPT: Final = re.compile(r"\[corrupt input stream=(\d+) position=(\d+)\]")
 
 
 class BackupRefused(InvalidInput):
-    """A backup cannot be made of, or restored to, the place that was named."""
+    """A data directory cannot be backed up, or the target of a backup or restore is unusable."""
 
     code = "backup-refused"
 
 
 class ChangedTwice(InvalidInput):
-    """Two changes of a list are for the same query."""
+    """A list has two changes of one query."""
 
     code = "changed-twice"
 
@@ -152,9 +152,9 @@ class FileRefused(InvalidInput):
     def __init__(self, stream: str, file: str, reason: str):
         named = f'file "{file}" of stream "{stream}"'
         super().__init__(
-            # A reason found while reading a batch names the file already.
+            # The reason contains the file's name already if the file was found bad while a batch was read.
             reason if reason.startswith(named) else f"{named} is bad: {reason}",
-            detail="The stream says to stop at bad files (on_error: stop).",
+            detail="The stream is set to stop at bad files (on_error: stop).",
             hint="Correct the file, then start the run again. For a service, POST "
             "/streams/{name}/files:retry, then /engine:restart.",
         )
@@ -172,8 +172,8 @@ class InvalidChanges(InvalidInput):
     def __init__(self, errors: Sequence[SluiceError], changes: int) -> None:
         super().__init__(
             f"{len(errors)} of {changes} changes cannot be made",
-            detail="So none of the changes was made.",
-            hint=f"The first: {errors[0].primary}.",
+            detail="None of the changes was made.",
+            hint=f"The first error: {errors[0].primary}.",
         )
         self.errors = tuple(errors)
 
@@ -191,7 +191,7 @@ class InvalidGenerator(InvalidInput):
 
 
 class InvalidMigration(InvalidInput):
-    """A migration asks for nothing, or for several things that exclude each other."""
+    """A migration requests no change, or several changes that exclude each other."""
 
     code = "invalid-migration"
 
@@ -209,7 +209,7 @@ class InvalidSetting(InvalidInput):
 
 
 class InvalidSink(InvalidInput):
-    """A sink is invalid."""
+    """The definition of a sink is invalid."""
 
     code = "invalid-sink"
 
@@ -221,7 +221,7 @@ class InvalidStatistics(InvalidInput):
 
 
 class InvalidStream(InvalidInput):
-    """The parts of a stream's document do not fit together."""
+    """Values in a stream's document are invalid or do not fit together."""
 
     code = "invalid-stream"
 
@@ -239,7 +239,7 @@ class InvalidYaml(InvalidInput):
 
 
 class MoveRefused(InvalidInput):
-    """A data directory cannot be moved in its present state, or not to the named place."""
+    """A data directory cannot be moved in its present state, or cannot be moved to the named place."""
 
     code = "move-refused"
 
@@ -251,7 +251,7 @@ class NoDataDir(InvalidInput):
 
 
 class NotAnHttpStream(InvalidInput):
-    """Events were posted to a stream whose rows come from elsewhere."""
+    """Events were posted to a stream that reads its rows from another source."""
 
     code = "not-an-http-stream"
 
@@ -276,7 +276,7 @@ class OtherWorkload(InvalidInput):
 
 
 class PlanRefused(InvalidInput):
-    """The plan that a change leads to cannot run."""
+    """The plan that results from a change cannot run."""
 
     code = "plan-refused"
 
@@ -300,7 +300,7 @@ class SourceNotFound(InvalidInput):
 
 
 class UnknownPlanVersion(InvalidInput):
-    """A migration asks for the roll-back to a plan version that is not in the history."""
+    """A migration requests a rollback to a plan version that is not in the history."""
 
     code = "unknown-plan-version"
 
@@ -437,7 +437,7 @@ class DataDirMoved(OtherLife):
 
 
 class CatalogMissing(OtherLife):
-    """The catalog is missing, but files that it described exist."""
+    """The catalog is missing, but data files that it described still exist."""
 
     code = "catalog-missing"
 
@@ -455,7 +455,7 @@ class CheckpointDamaged(OtherLife):
 
 
 class CheckpointLost(OtherLife):
-    """The checkpoint lacks batches of the catalog and cannot repeat them."""
+    """The catalog has batches that the checkpoint lacks and cannot repeat."""
 
     code = "checkpoint-lost"
 
@@ -467,14 +467,14 @@ class ClassArchiveNotMade(Unavailable):
 
 
 class CorruptInput(Unavailable):
-    """A listed file cannot be read; it is left out only once the catalog records that it is set aside.
+    """A listed file cannot be read; batches skip the file only once the catalog has recorded it as set aside.
 
     Attributes:
         stream_id: Stream of the file.
         position: The file's position in its stream; ``store.source_files.set_verdict`` needs it to set the
             file aside.
-        file: Its path.
-        reason: What is wrong with it.
+        file: Path of the file.
+        reason: Reason why the file cannot be read.
     """
 
     code = "corrupt-input"
@@ -482,7 +482,8 @@ class CorruptInput(Unavailable):
     def __init__(self, stream: str, stream_id: int, position: int, file: str, reason: str):
         super().__init__(
             f'file "{file}" of stream "{stream}" cannot be read: {reason}',
-            detail=f"It looked sound when listed. [corrupt input stream={stream_id} position={position}]",
+            detail="The file could be read when it was listed. "
+            f"[corrupt input stream={stream_id} position={position}]",
             hint="Set the file aside, or restore its bytes and start again.",
         )
         self.stream_id = stream_id
@@ -516,7 +517,7 @@ class DiskFailed(Unavailable):
 
 
 def disk_failed(error: OSError) -> DiskFailed | None:
-    """Convert a system error to `DiskFailed`; None if it is not about a disk.
+    """Convert a system error to `DiskFailed`, or return None if the error is not about a disk.
 
     >>> disk_failed(OSError(errno.ENOSPC, "No space left on device", "/data/x")).primary
     'no space left on device: "/data/x"'
@@ -550,7 +551,7 @@ class InputChanged(Unavailable):
 
 
 class JavaMissing(Unavailable):
-    """No Java of the needed version was found."""
+    """No Java installation of the required version was found."""
 
     code = "java-missing"
 
@@ -565,7 +566,7 @@ class KafkaDown(Unavailable):
     """The brokers of a topic do not answer, or refuse the service.
 
     Attributes:
-        stream_id: Stream that the topic belongs to; None if it belongs to a sink.
+        stream_id: Id of the stream that reads the topic, or None if a sink writes to the topic.
     """
 
     code = "kafka-down"
@@ -582,7 +583,7 @@ class MessageRejected(Unavailable):
 
 
 class MessagesLost(Unavailable):
-    """Messages that were to be read are gone from their topic."""
+    """Messages that a batch has to read are no longer in their topic."""
 
     code = "messages-lost"
 
@@ -644,7 +645,7 @@ class MoveFailed(InternalError):
 
 
 class InvalidKey(InvalidInput):
-    """A key with this name, these scopes or this limit cannot be made."""
+    """The name, the scopes or the rate limit requested for an API key are invalid."""
 
     code = "invalid-key"
 
@@ -656,12 +657,12 @@ class KafkaUnsupported(InvalidInput):
 
 
 class TokensUnsupported(InvalidInput):
-    """An issuer is configured, but the library that verifies its tokens is not installed."""
+    """A token issuer is configured, but the library that verifies tokens is not installed."""
 
     code = "tokens-unsupported"
 
 
 class IssuerDown(Unavailable):
-    """The keys of an issuer of tokens cannot be read."""
+    """The public keys of a token issuer cannot be read."""
 
     code = "issuer-down"

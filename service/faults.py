@@ -39,9 +39,9 @@ class BackgroundFault:
     """Background work that is failing at present.
 
     Attributes:
-        part: Its name.
-        of: Object that the part works on, such as a stream; "" if the part has only one.
-        reason: The error.
+        part: Name of the part that fails.
+        of: Object that the part works on, such as the name of a stream, or "" if it has only one object.
+        reason: Text of the error.
         delay_s: Delay before the next attempt.
         until_s: Time of the next attempt on the monotonic clock, s.
     """
@@ -70,15 +70,15 @@ class Faults:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def attempt(self, part: str, work: Callable[[], _Result], *, of: str = "") -> _Result | None:
-        """Do work, or skip it until the delay after its last failure has passed.
+        """Do the work of a part; skip the work during the delay after its last failure.
 
         Args:
             part: Name of the part.
-            work: Function that does it.
+            work: Function that does the work.
             of: Object that the part works on, if the part has several.
 
         Returns:
-            Result of the work; None if it failed or was not tried.
+            Result of the work, or None if the work failed or was skipped.
         """
         former = self._now.get((part, of))
         if former is not None and former.until_s > self.clock_s():
@@ -113,7 +113,7 @@ class Faults:
             log.info("background work recovered", extra=fields(part=part, of=of))
 
     def keep(self, part: str, of: Collection[str]) -> None:
-        """Forget a part's faults for all objects except the given ones, since the others no longer exist."""
+        """Forget a part's faults for all objects except the given ones; all other objects no longer exist."""
         with self._lock:
             self._now = {key: f for key, f in self._now.items() if f.part != part or f.of in of}
 

@@ -2,9 +2,9 @@
 
 ``logging.getLogger(__name__).info("plan activated", extra={"plan_version": 7})`` prints
 ``2026-01-31 12:00:01 INFO service.engine plan activated plan_version=7``, or one JSON object with the fields
-as keys. Fields with a name that log records already use are passed through ``fields``. A warning that is
-repeated word for word, for example at each attempt to reach a database that is down, is written once a
-minute.
+as keys. A field whose name is already an attribute of log records is passed through ``fields``. A warning
+that is repeated word for word, for example at each attempt to reach a database that is down, is written once
+a minute.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ QUIET = ("alembic", "httpx", "httpcore", "asyncio", "numba")
 #: py4j logs every exception of a callback with both stack traces, even while a batch is being stopped, and
 #: every command that a dead JVM does not answer. The engine itself reports a failure of the job.
 SILENT = ("py4j",)
-#: Seconds for which an identical warning is left out.
+#: Seconds after a warning during which identical warnings are dropped.
 REPEAT_S = 60.0
 
-#: Attributes that every record has (the last one is uvicorn's); all other attributes came as ``extra``.
+#: Attributes that every record has (uvicorn sets the last one). A caller passed all others as ``extra``.
 _OF_EVERY_RECORD = {
     *logging.LogRecord("", 0, "", 0, "", (), None).__dict__,
     *("message", "asctime", "taskName", "color_message"),
@@ -58,7 +58,7 @@ def setup_logging(level: str = "INFO", form: str = "text") -> None:
 
 
 class _ToStderr(logging.StreamHandler[TextIO]):
-    """Handler that looks up ``sys.stderr`` for each line, since a progress bar replaces it."""
+    """Handler that looks up ``sys.stderr`` for each line, since a progress bar replaces ``sys.stderr``."""
 
     @property
     def stream(self) -> TextIO:
@@ -71,12 +71,12 @@ class _ToStderr(logging.StreamHandler[TextIO]):
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Return False for lines that py4j writes to the root logger instead of its own."""
+    """Return False for lines that py4j writes to the root logger instead of its own logger."""
     return not (record.name == "root" and Path(record.pathname).parent.name == "py4j")
 
 
 class _Repeats(logging.Filter):
-    """Filter that drops warnings repeated within a minute; field ``repeated`` of the next counts them."""
+    """Filter that drops warnings repeated within a minute; ``repeated`` in the next line counts them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class _Repeats(logging.Filter):
         self._lock = threading.Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the line is written."""
+        """Return whether the line is to be written."""
         if record.levelno < logging.WARNING or record.exc_info:
             return True
         line = f"{record.name} {record.getMessage()} {_fields_of(record)}"

@@ -1,7 +1,7 @@
 """The demo's auctions: synthetic streams in which punctuations keep the state small.
 
     auctions   ts, item_id, seller, reserve             every item is offered once (unique)
-    bids       ts, item_id, bidder, price, closes       closes is true: no later bid on the item
+    bids       ts, item_id, bidder, price, closes       closes is true: the item gets no later bid
 
 An auction may last up to half a day, the window of the queries, but on average it is closed after two hours.
 Without the punctuations that close auctions, every auction would stay in the state for half a day.
@@ -91,14 +91,14 @@ class AuctionTables:
 
 @dataclass(frozen=True, slots=True)
 class AuctionFigures:
-    """Gain of the punctuations.
+    """Effect of the punctuations on the state, and the delay of the results.
 
     Attributes:
         held: Mean number of auctions in the state, over batches after the first half day.
         without: Mean number of auctions in the state if every auction stayed for its whole window.
         closings: Number of closed auctions.
-        most_batches: Maximum number of batches from the closing of an auction to the result with its count;
-            None if a count is missing.
+        most_batches: Maximum number of batches from the closing of an auction to the result with its count,
+            or None if a count is missing.
     """
 
     held: float
@@ -108,7 +108,7 @@ class AuctionFigures:
 
     @property
     def share(self) -> float:
-        """Auctions held, as a fraction of those held if every auction stayed for its whole window."""
+        """Auctions held, divided by the auctions held if every auction stayed for its whole window."""
         return self.held / self.without if self.without else 0.0
 
 
@@ -173,7 +173,7 @@ def auction_streams(inbox: Path, max_files_per_batch: int | None = None) -> tupl
 def auction_figures(
     manifests: Sequence[BatchManifest], family: str, tables: ReplayedTables
 ) -> AuctionFigures:
-    """Return the gain of the punctuations.
+    """Compute the effect of the punctuations on the state, and the delay of the results.
 
     Args:
         manifests: All committed batches, from the first one on.
@@ -197,7 +197,7 @@ def auction_figures(
     rows = tables.named["bids"]
     closes = rows["closes"].to_numpy()
     items = rows["item_id"].to_numpy()
-    # Closings are read in the order of the rows; an auction without a bid has no count.
+    # Batches read the closings in the order of the rows. An auction without a bid gets no result.
     counted = np.isin(items[closes][: len(closings)], items[~closes])
     asked, told = np.array(closings, dtype=np.int64)[counted], np.array(counts, dtype=np.int64)
     most = int((told - asked).max()) if len(told) and len(told) == len(asked) else None

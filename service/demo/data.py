@@ -36,8 +36,8 @@ from catalog.columns.arrow_types import arrow_schema
 from catalog.values.stream import Column, FilesSource, Stream
 from service.errors import DemoDataMissing
 
-#: Rows are replayed in order of event time, so no row is late; a lateness of a minute is declared only to
-#: show the option.
+#: Rows are replayed in order of event time, so no row is late. The streams declare a lateness of a minute
+#: only to show the option.
 LATENESS_US = 60_000_000
 
 MINUTE_US = 60_000_000
@@ -206,6 +206,7 @@ def load_tables() -> DemoTables:
     directory = Path(package.origin).parent / "data"
     flights_stream, weather_stream, planes_stream = demo_streams(Path())
     # Like the package itself, this code reads with pandas, which turns an integer column with NA into floats.
+    # ``_conform`` restores the declared types.
     flights, weather, planes = (
         pa.Table.from_pandas(pd.read_csv(directory / name), preserve_index=False)
         for name in ("flights.csv.zip", "weather.csv", "planes.csv")
@@ -230,10 +231,10 @@ def _on_duty(flights: pa.Table, planes: pa.Table) -> pa.Table:
 
 
 def steps(tables: ReplayedTables, step_us: int) -> Iterator[ReplayStep]:
-    """Cut all streams at the same event times: in steps from a minute after midnight UTC.
+    """Cut all streams at the same event times; the first step begins a minute after midnight UTC.
 
-    Weather is observed on the hour. With a cut on the hour, the flights of the last hour would wait in the
-    join's state for the observation, which is in the next step.
+    Weather is observed on the hour. If steps were cut on the hour, an observation would be in the step after
+    the flights of the hour before, so these flights would wait for the observation in the join's state.
 
     Args:
         tables: The streams.
@@ -278,7 +279,7 @@ def _hour_us(table: pa.Table) -> pa.ChunkedArray:
 
 
 def _conform(table: pa.Table, ts_us: pa.ChunkedArray, stream: Stream) -> pa.Table:
-    """Return the stream's columns in their declared types; a float NA becomes NULL."""
+    """Return the stream's columns in their declared types."""
     schema = arrow_schema(stream)
     columns = [ts_us if name == "ts" else table[name] for name in schema.names]
     return pa.table(

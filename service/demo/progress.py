@@ -30,7 +30,7 @@ class Progress:
         pairs: Pairs of equal key that the chains compared.
         unshared_pairs: Pairs of equal key that one join per query would compare.
         results: Results by query id.
-        event_time_us: Newest event time, µs UTC; None before the first row.
+        event_time_us: Newest event time, µs UTC, or None before the first row.
     """
 
     input_rows: int

@@ -23,8 +23,8 @@ class DemoQuery:
 
     Attributes:
         name: Query name.
-        question: Question that it answers.
-        cql: Its text.
+        question: Question that the query answers.
+        cql: Text of the query.
     """
 
     name: str

@@ -34,11 +34,11 @@ class Replay:
         self._error: OSError | None = None
 
     def write(self) -> None:
-        """Write all missing steps at the given speed, until the last step or the end of ``running``."""
+        """Write all missing steps at the given speed, until the last step or until ``running`` ends."""
         began_s = time.monotonic()
         began_us: int | None = None
         for step in steps(self._tables, self._step_us):
-            if self._written(step):  # written by the run that this run continues
+            if self._written(step):  # Written by the earlier run that this run continues.
                 continue
             if began_us is None:
                 began_us = step.end_us

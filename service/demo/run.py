@@ -61,10 +61,10 @@ class Scene:
         about: Description of the replayed streams.
         load: Returns the streams' rows.
         streams: Returns the streams, given their inbox and the number of files per batch.
-        queries: The queries; the welcome text refers to the results of ``example``.
-        example: Name of a query.
+        queries: Queries over the streams.
+        example: Name of the query whose results the welcome text refers to.
         speed: Seconds of event time per second.
-        step_us: Event time per file, µs; None: derived from the speed.
+        step_us: Event time per file, µs, or None to derive it from the speed.
         figures: Returns the lines that are printed at the end of a run.
     """
 
@@ -91,8 +91,8 @@ def _auction_lines(workspace: Workspace, tables: ReplayedTables) -> str:
     )
     return (
         f"{found.closings:,} auctions were closed; {when}.\n"
-        f"{found.held:,.0f} auctions were held on average, {found.share:.2f} times the {found.without:,.0f} "
-        "that are held without punctuations."
+        f"{found.held:,.0f} auctions were in the state on average, {found.share:.2f} times the "
+        f"{found.without:,.0f} that would be there without punctuations."
     )
 
 
@@ -130,12 +130,12 @@ def run_demo(
     """Run the demo until Ctrl-C, or with ``once`` until every row is processed.
 
     Args:
-        settings: Address and cores; the data directory in it is not used.
-        serving: Serves a workspace over HTTP; not called with ``once``.
+        settings: Settings with the address and the number of cores; their data directory is not used.
+        serving: Serves a workspace over HTTP; it is not called with ``once``.
         speed: Seconds of event time replayed per second; None uses the scene's speed, or with ``once`` writes
             everything at once.
         once: End with a table of results instead of serving.
-        data_dir: Directory that is kept; a demo in it is continued. None uses a temporary directory.
+        data_dir: Directory that is kept; a demo found in it is continued. None uses a temporary directory.
         scene: Streams and queries.
 
     Raises:
@@ -179,7 +179,7 @@ def _watch(
     *,
     once: bool,
 ) -> Progress:
-    """Show progress until Ctrl-C, or with ``once`` to the last row; return the final progress."""
+    """Show progress until Ctrl-C, or with ``once`` until the last row; return the final progress."""
     progress = reader.read(time.monotonic())
     live = Live(console=console, auto_refresh=False, transient=True)
     told_s = float("-inf")

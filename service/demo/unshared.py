@@ -11,9 +11,9 @@ morning. The rows of a window are therefore not computed as λ W, but counted in
 counted at the watermarks of a batch and compared with the shared state after this batch. Only pairs of equal
 key count as compared, because an index finds them; the paper's nested loops compare all rows of a window.
 
-An outer, semi or anti join costs as much as the join whose pairs decide its results, with whole windows: each
-row stays for its window, whether or not it has a partner. For a query over three streams, only the first step
-is counted, which joins two of the streams.
+An outer, semi or anti join is counted as the inner join whose pairs decide its results, with whole windows:
+each row stays for its window, whether or not it has a partner. For a query over three streams, only the first
+step is counted, which joins two of the streams.
 
 Source: State-Slice (VLDB 2006), §3.1, Equation 1.
 """
@@ -40,11 +40,11 @@ _BIN_US = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """State and comparisons of one join per query.
+    """Number of rows held, or of pairs compared, by all queries with one join per query.
 
     Attributes:
-        filters_last: With filters after the join, as in Equation 1.
-        filters_first: With filters before the join.
+        filters_last: Number if filters are applied after the join, as in Equation 1.
+        filters_first: Number if filters are applied before the join.
     """
 
     filters_last: float = 0
@@ -56,7 +56,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """One side of a query: ascending event times of its stream's rows, and of the rows that pass."""
+    """One side of a query, with the event times of its rows, and of the rows that pass, ascending."""
 
     stream: int
     opposite: int
@@ -95,7 +95,7 @@ class UnsharedMeter:
         total = Need()
         for side in self._windows:
             if side.stream in newest_us:
-                # A row leaves once the opposite watermark is ahead of it by the length of the window.
+                # A row leaves once the opposite watermark is ahead of the row by the length of the window.
                 held_from = watermark_us.get(side.opposite, -(2**62)) - side.window_us
                 bounds = held_from, newest_us[side.stream]
                 total += Need(_count(side.all_us, *bounds), _count(side.passing_us, *bounds))
@@ -127,7 +127,7 @@ class UnsharedMeter:
     def _add_pairs(
         self, made: Int64s, a: tuple[Int64s, Int64s], b: tuple[Int64s, Int64s], windows: tuple[int, int]
     ) -> None:
-        """Add to each hour the pairs made in it: a pair is made when its later row arrives."""
+        """Add to each hour the pairs that are made in it; a pair is made when its later row arrives."""
         span = self._last_us - self._start_us + 1
         # Shift the times of each key so far that no window reaches from one key to the next.
         at, bt = (np.sort((ts - self._start_us + 2 * span * keys)[keys >= 0]) for ts, keys in (a, b))
@@ -146,7 +146,7 @@ def _count(ts: Int64s, after_us: int, until_us: int) -> int:
 
 
 def _passing(table: pa.Table, filters: tuple[PlannedFilter, ...]) -> dict[int | None, Bools]:
-    """Return a mask of the rows that pass each filter, by lineage bit; a filter of None passes all."""
+    """Return a mask of the rows that pass each filter, by lineage bit, and of all rows under None."""
     passing: dict[int | None, Bools] = {None: np.ones(table.num_rows, dtype=np.bool_)}
     with duckdb.connect() as connection:
         connection.register("t", table)

@@ -1,4 +1,4 @@
-"""Documents: YAML, workload files and request bodies are turned into values; errors name the place.
+"""Documents: conversion of YAML, workload files and request bodies to values, with located errors.
 
 Doors: migration_document, statistics_document, workload.
 """

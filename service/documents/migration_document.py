@@ -32,7 +32,7 @@ _DIGITS = 10
 
 @dataclass(frozen=True, slots=True)
 class MigrationRequest:
-    """Requested migration: one of strategies, probes, punctuations, memory, steps, clean-up and roll-back.
+    """Requested migration, with exactly one kind of change, or with only a new ``on_leave``.
 
     Attributes:
         strategy: Strategy of families that have none of their own; None leaves it unchanged.
@@ -43,10 +43,10 @@ class MigrationRequest:
             own policy.
         oblivious_memory: Place where rows of joins without windows wait; None leaves it unchanged.
         steps: Splits and merges, each with the name of its family, or with None if there is only one family.
-        cleanup: Whether to drop slices left by departed queries, and pinned boundaries.
+        cleanup: Whether to drop pinned boundaries, and boundaries left by departed queries.
         rollback_to: Plan version whose strategies and chains are restored.
         on_leave: New policy for the slices of departed queries; None leaves it unchanged.
-        written: The request as written, for the record.
+        written: The request as the client wrote it, for the record of the migration.
     """
 
     strategy: Strategy | None = None
@@ -75,8 +75,8 @@ class MigrationRequest:
         if len(given) > 1:
             raise InvalidMigration(
                 f"a migration cannot be about {given[0]} and {given[1]}",
-                detail="Each starts from the chains in force.",
-                hint="Send one after the other.",
+                detail="Each of these changes starts from the chains in force.",
+                hint="Send a migration for each change, one after the other.",
             )
         if not given and self.on_leave is None:
             raise InvalidMigration(
@@ -142,7 +142,8 @@ class ProbeDocument(BaseModel):
 
     probe: str = Field(description="`auto`, `merge`, `loops` or `hash(N)`.")
     invalidation: Invalidation | None = Field(
-        default=None, description="Rings that lose their expired rows when a row arrives; `probe` by default."
+        default=None,
+        description="Rings from which expired rows are removed when a row arrives; `probe` by default.",
     )
 
 
@@ -158,7 +159,7 @@ class PunctuationsPolicyDocument(BaseModel):
     purge: str = Field(
         default="auto",
         description="When rows of closed keys are removed from the state: with each closing (`eager`), after "
-        "n closings in a bucket (`lazy(n)`), or when it pays (`auto`).",
+        "n closings in a bucket (`lazy(n)`), or after enough closings to make removal worthwhile (`auto`).",
     )
     propagate: str = Field(
         default="push",
@@ -197,19 +198,19 @@ class PunctuationsPolicyDocument(BaseModel):
 
 
 def _argument(text: str, name: str) -> str | None:
-    """Return the argument in brackets after a name; None if the text has another form."""
+    """Return the argument in brackets after a name, or None if the text has another form."""
     begins = text.startswith(f"{name}(") and text.endswith(")")
     return text[len(name) + 1 : -1].strip() if begins else None
 
 
 def _count(text: str | None) -> int | None:
-    """Return the positive whole number that a text denotes; None if it denotes none."""
+    """Return the positive whole number in a text, or None if the text is not such a number."""
     whole = text is not None and text.isascii() and text.isdecimal() and len(text) < _DIGITS
     return int(text) or None if whole and text is not None else None
 
 
 def _leave_policy(value: Any) -> Any:
-    """Validate a policy without pydantic, whose errors for unions name models (Any: not validated yet)."""
+    """Validate a policy without pydantic, since its errors for unions name models (Any: not validated)."""
     if value in ("auto", "manual"):
         return value
     if (
@@ -258,7 +259,8 @@ class MigrationDocument(BaseModel):
     )
     invalidation: Invalidation | None = Field(
         default=None,
-        description="With `probe`: rings that lose expired rows when a row arrives; `probe` by default.",
+        description="With `probe`: rings from which expired rows are removed when a row arrives; `probe` by "
+        "default.",
     )
     family_probes: dict[str, ProbeDocument | None] = Field(
         default_factory=dict,
@@ -272,16 +274,18 @@ class MigrationDocument(BaseModel):
     )
     oblivious_memory: AskedMemory | None = Field(
         default=None,
-        description="Where rows of joins without windows wait. `plain`: nowhere, they are joined on arrival. "
-        "`msf`: in memory, until no earlier row can arrive. `dbf`: on disk, while their stream leads. "
-        "`hybrid`: both. `auto`: the planner chooses, within the setting `oblivious_memory_mb`.",
+        description="Where rows of joins without windows wait. `plain`: rows do not wait, but are joined "
+        "on arrival. `msf`: in memory, until no earlier row can arrive. `dbf`: on disk, while their stream "
+        "is ahead of the other stream. `hybrid`: in memory and on disk. `auto`: the planner chooses, within "
+        "the setting `oblivious_memory_mb`.",
     )
     splits: list[SliceStepDocument] = Field(
-        default_factory=list, description="Places at which a slice is cut in two. This pins the chain."
+        default_factory=list,
+        description="Boundaries at which a slice is split in two. A split pins the chain.",
     )
     merges: list[SliceStepDocument] = Field(
         default_factory=list,
-        description="Boundaries at which two slices are merged. Merges come before splits.",
+        description="Boundaries at which two slices are merged. Merges are done before splits.",
     )
     cleanup: bool = Field(
         default=False,
@@ -289,7 +293,7 @@ class MigrationDocument(BaseModel):
     )
     rollback_to: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
-        description="Plan version whose strategies and chains to restore, for the present queries.",
+        description="Plan version whose strategies and chains are restored for the present queries.",
     )
     on_leave: Annotated[Any, PlainValidator(_leave_policy), WithJsonSchema(_LEAVE_SCHEMA)] | None = Field(
         default=None,
@@ -302,7 +306,7 @@ class MigrationDocument(BaseModel):
 
         Raises:
             InvalidDuration: A text is not a length of time; the error's ``path`` names it.
-            InvalidMigration: The document asks for nothing, or for two things at once.
+            InvalidMigration: The document requests no change, or two kinds of changes.
             InvalidProbe: A way to search slices does not exist.
         """
         lists: tuple[tuple[Literal["merge", "split"], str, list[SliceStepDocument]], ...] = (

@@ -31,12 +31,12 @@ from service.documents.yaml_files.document_errors import first_mistake
 from service.documents.yaml_files.yaml_document import ItemPath, YamlDocument, read_yaml
 from service.errors import InvalidStatistics
 
-#: Key of a list of boundaries that is for both streams.
+#: Key under which a list of boundaries applies to both streams.
 _BOTH = "*"
 
 _Number = Annotated[float, Field(allow_inf_nan=False)]
 _Fraction = Annotated[_Number, Field(ge=0, le=1)]
-#: End of a slice: seconds behind the other stream; null for unbounded.
+#: End of a slice, in seconds behind the other stream, or null if the slice is unbounded.
 _Boundary = Annotated[_Number, Field(gt=0)] | None
 
 
@@ -56,7 +56,7 @@ class StreamNumbersDocument(_StatisticsDocument):
 
 
 class StatisticsDocument(_StatisticsDocument):
-    """Statistics given by a user; all others are measured, sampled from the inputs, or assumed."""
+    """Statistics given by a user. Omitted statistics are measured, sampled from inputs, or assumed."""
 
     streams: dict[str, StreamNumbersDocument] = Field(
         default_factory=dict, description="Statistics by stream name."
@@ -82,7 +82,7 @@ class StatisticsDocument(_StatisticsDocument):
             streams: Registered streams.
 
         Returns:
-            A profile of only these statistics; if a row width is given without a rate, the rate is assumed.
+            A profile of only the given statistics; the rate of a stream with only a row width is assumed.
 
         Raises:
             UnknownStatistic: A stream is not registered, or no query has the filter.
@@ -144,7 +144,7 @@ def _filter(text: str, queries: tuple[Query, ...], by_name: Mapping[str, Stream]
 
 
 def _by_stream(value: Any) -> Any:
-    """Apply one list to both streams (``Any``: pydantic validates it)."""
+    """Apply a single list to both streams (``Any``: pydantic validates the value later)."""
     return {_BOTH: value} if isinstance(value, list) else value
 
 
@@ -159,14 +159,15 @@ class ChainDocument(_StatisticsDocument):
         dict[str, list[_Boundary]],
         BeforeValidator(_by_stream, json_schema_input_type=list[_Boundary] | dict[str, list[_Boundary]]),
     ] = Field(
-        description="Ends of the slices, seconds, ascending; the last is the largest window, null if that is "
-        "unbounded. One list for both streams, or one for each by name (`a` and `b` in a self-join)."
+        description="Ends of the slices, seconds, ascending. The last end is the largest window, or null if "
+        "that window is unbounded. One list for both streams, or one list per stream, by name (`a` and "
+        "`b` in a self-join)."
     )
 
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, value: Any) -> Any:
-        """Take ``{"A": [...], "B": [...]}`` for boundaries (``Any``: nothing is checked yet)."""
+        """Accept ``{"A": [...], "B": [...]}`` as ``boundaries_s`` (``Any``: nothing is checked yet)."""
         if not isinstance(value, dict) or "boundaries_s" in value:
             return value
         named = {key: item for key, item in value.items() if key != "family"}

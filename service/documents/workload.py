@@ -61,10 +61,10 @@ class WorkloadQuery:
 
     Attributes:
         name: Query name.
-        cql: Its text.
-        backfill: Whether held rows take part.
-        path: Its place in the document.
-        line: Line of the file.
+        cql: Text of the query.
+        backfill: ``state`` to join rows that are in the state already, ``none`` to join only new rows.
+        path: Path of the query in the document.
+        line: Line of the query in the file.
     """
 
     name: str
@@ -80,11 +80,11 @@ class ScriptStep:
 
     Attributes:
         at_batch: Batch number, from 0.
-        action: What changes.
-        name: Query that changes; empty for a migration.
-        query: The query that is added, or a query with its new text; None for other actions.
-        path: Its place in the document.
-        migration: The migration; None for a change of a query.
+        action: Kind of the change.
+        name: Name of the query that changes; empty for a migration.
+        query: The query that is added, or a query with its new text, or None for other actions.
+        path: Path of the step in the document.
+        migration: The migration, or None for a change of a query.
     """
 
     at_batch: int
@@ -95,7 +95,7 @@ class ScriptStep:
     migration: MigrationRequest | None = None
 
     def to_change(self) -> Change | None:
-        """Return the step as a change of queries; None for a migration."""
+        """Return the step as a change of queries, or None for a migration."""
         match self.action:
             case "add" | "update" if self.query is not None:
                 kind = AddQuery if self.action == "add" else UpdateQuery
@@ -156,8 +156,8 @@ def load_workload(path: Path) -> Workload:
 
     Raises:
         InvalidYaml: The file is missing or not YAML.
-        InvalidWorkload: A key is missing, unknown or of another type; a name is taken twice; a script changes
-            a query that does not exist.
+        InvalidWorkload: A key is missing, unknown or of another type; two streams or two queries have one
+            name; or a script changes a query that does not exist.
     """
     document = read_yaml(path)
     try:
@@ -227,7 +227,7 @@ def bind_workload(workload: Workload) -> BoundWorkload:
         InvalidInput: A query cannot be bound, or a strategy is for a family without queries; the error has
             the location in the file.
     """
-    from planner.bind.bind import (  # here, since loading sqlglot takes 0.2 s and only binding needs it
+    from planner.bind.bind import (  # Imported here, since sqlglot loads in 0.2 s and only binding needs it.
         bind,
         refuse_backfill,
     )
@@ -245,7 +245,7 @@ def bind_workload(workload: Workload) -> BoundWorkload:
             bound[query.path] = places.placed(found)
         with workload.locating(query.path):
             refuse_backfill(bound[query.path], query.backfill)
-    # The script may add queries of new families, so its queries are checked with the others.
+    # Strategies may be for families whose queries only the script adds, so all queries are considered.
     with workload.locating(("family_strategies",)):
         by_family(workload.family_strategies, bound.values())
     for step in workload.script:
@@ -326,7 +326,8 @@ def _streams(model: _WorkloadDocument, document: YamlDocument, base: Path) -> tu
                 location=document.location(("streams", i, "name")),
             )
         seen.add(stream.name.lower())
-        if isinstance(stream.source, FilesSource):  # a generator starts when it is registered
+        # The start of a generator is set when the stream is registered.
+        if isinstance(stream.source, FilesSource):
             stream = resolve_source(stream, base=base, now_us=0)
         streams.append(stream)
     return tuple(streams)

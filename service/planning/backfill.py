@@ -7,8 +7,8 @@ the family's queries determine these columns, without any plan:
     q1 (k)    |-------------------|            added with version 5 lacks v in rows of versions 1 and 2,
     q2 (v)              |----------------->    as long as its window reaches them
 
-Rows that the new query's window no longer reaches do not matter. Rows from before the family was last without
-a query do not matter either, because the state was dropped then.
+Rows that the new query's window no longer reaches do not matter. If the family had no query for a time, rows
+from before that time do not matter either, because the state was dropped then.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OPEN = 2**62
 
 @dataclass(frozen=True, slots=True)
 class _Life:
-    """Plan versions [added, removed) of a query, and the columns of one side that it needs."""
+    """Plan versions [added, removed) with a query, and the columns of one side that the query reads."""
 
     added: int
     removed: int
@@ -45,7 +45,7 @@ def missing_columns(store: Store, query: Query, previous: Plan | None) -> tuple[
         previous: The newest plan version so far.
 
     Returns:
-        Columns as ``alias.column``, or ``ALL_ROWS`` alone if no earlier row takes part at all.
+        Columns as ``alias.column``, or only ``ALL_ROWS`` if the query joins no earlier row at all.
     """
     wanted = family_of(query)
     families = () if previous is None else previous.families
@@ -53,8 +53,8 @@ def missing_columns(store: Store, query: Query, previous: Plan | None) -> tuple[
     if query.backfill == "none" or previous is None or family is None:
         return (ALL_ROWS,)
     if query.kind != "inner":
-        # It is unknown which partners the held rows had under this query's conditions, and some rows have
-        # left the state after a match.
+        # An outer, semi or anti join would have to know whether a held row already had a partner under its
+        # conditions. That is unknown, and some rows have left the state after a match.
         return (ALL_ROWS,)
     missing: list[str] = []
     for side, other in zip(SIDES, reversed(SIDES), strict=True):
@@ -77,7 +77,7 @@ def missing_columns(store: Store, query: Query, previous: Plan | None) -> tuple[
 
 
 def _always_kept(store: Store, family: FamilyPlan, side: str) -> set[str]:
-    """Return the columns that every row of a family has, whatever its queries need."""
+    """Return the columns that are stored with every row of a family, whichever columns its queries read."""
     # Imported only with the first such query, so that the API can answer without loading numba and pandas
     # (``engine.engine``).
     from operators.segments.layout import side_layout
@@ -102,14 +102,14 @@ def _lives(records: Iterable[QueryRecord], family: FamilyPlan, side: str) -> lis
         )
         for record in records
         for step in steps(record.query)
-        # A query that needs only one match lets rows leave after the match, so other queries cannot rely on
-        # its rows.
+        # For a query that needs only one match, a row leaves after the match, so other queries cannot rely on
+        # the rows of this query.
         if family_of(step) == family.id and not step.needs_one_match(side)
     ]
 
 
 def _covered_since(lives: Iterable[_Life], version: int) -> int:
-    """Return the first version since which some query has existed without a gap, up to ``version``.
+    """Return the first version from which up to ``version`` at least one query has existed without a gap.
 
     If no query exists in ``version``, the result is ``version + 1``.
 
@@ -139,8 +139,8 @@ def first_version_in_reach(store: Store, side: Side, opposite_id: int) -> int:
         return 0
 
     def reached(batch: int) -> BatchProgress | None:
-        """Return a batch if it has rows that the window reaches."""
-        # If a batch's manifest is not kept, the next one that exists is used (``catalog.store``).
+        """Return a batch's progress, or None if the window reaches none of the rows up to this batch."""
+        # If a batch's manifest is not kept, the next existing manifest is used (``catalog.store``).
         found = store.batches.progress(batch) if batch >= 0 else None
         newest_us = None if found is None else _event_time(found, side.stream_id, newest=True)
         # A batch before the stream's first row has no rows.

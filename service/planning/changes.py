@@ -2,9 +2,9 @@
 
     changes ── resolve: the steps, or all faults at once ── record: queries leave and enter ── one plan
 
-Resolving only reads. Changes are resolved twice: before the transaction, so that parsing and sampling block
-no other writer, and inside it, because the catalog may have changed meanwhile. Inside the transaction, the
-parsed queries are reused unless the streams have changed meanwhile.
+Resolving changes nothing in the catalog. Changes are resolved twice: before the transaction, so that parsing
+and sampling block no other writer, and inside it, because the catalog may have changed meanwhile. Inside the
+transaction, the parsed queries are reused unless the streams have changed meanwhile.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from service.planning.versions import Versions
 from service.sinks.changes.sink_changes import SinkMove, set_sinks, shared_places, sink_to_set
 from service.sinks.webhook_targets import PUBLIC_TARGETS, WebhookTargets
 
-#: Number of names that the cause of a version lists; the history is meant for people.
+#: Maximum number of query names in the cause of a version, since people read the causes in the history.
 _NAMES_IN_CAUSE = 5
 
 
@@ -56,7 +56,7 @@ class Changed:
     """Result of a list of changes.
 
     Attributes:
-        version: Plan version with the changes; the newest one if all of them were in effect already.
+        version: Plan version with the changes, or the newest version if all changes were in effect already.
         records: The queries as they are now, in the order of the changes.
         effective: Whether the plan changed. A change of only a sink takes effect immediately, without a new
             plan.
@@ -73,8 +73,8 @@ class ChangeStep:
 
     Attributes:
         change: The change.
-        record: The present query; None if the change adds one.
-        draft: The query that enters, without its id; None if no query enters.
+        record: Record of the present query, or None if the change adds a query.
+        draft: The query that enters, without its id, or None if no query enters.
         effective: Whether the change alters the plan.
         sink: Change of the query's sink, to a new sink or to no sink; None leaves the sink as it is.
     """
@@ -124,9 +124,9 @@ class Resolver:
     _found: Mapping[str, QueryRecord] = field(default_factory=dict)
 
     def reuse(self, streams: Sequence[Stream], queries: Iterable[Query]) -> None:
-        """Take bound queries; ``refresh`` forgets them if the streams of the catalog differ.
+        """Reuse queries that are bound already; ``refresh`` forgets them if the catalog has other streams.
 
-        Joins of more than two streams are bound again, since the statistics choose their order.
+        Joins of more than two streams are bound again, since statistics decide the order of their joins.
         """
         self._streams = {stream.name: stream for stream in streams}
         self._bound = {query.cql: query for query in queries if query.left is None}
@@ -162,12 +162,12 @@ class Resolver:
         return (step,)
 
     def resolve_one(self, change: Change) -> ChangeStep:
-        """Resolve one change against the present queries; its sink may be in use.
+        """Resolve one change against the present queries; do not check whether its sink is in use.
 
         Raises:
             QueryNotFound: The change is for a query that neither runs nor is paused.
             NameTaken: The change adds a query whose name is taken.
-            InvalidInput: The query's text, parts or sink is invalid.
+            InvalidInput: The query's text, an edited part of the text, or the sink is invalid.
         """
         if isinstance(change, AddQuery):
             return self._added(change)
@@ -215,7 +215,7 @@ class Resolver:
         if change.name.lower() in self._found:
             raise NameTaken(
                 f'query "{change.name}" exists already',
-                hint="Choose another name, or remove it first.",
+                hint="Choose another name, or remove the query first.",
                 path=("name",),
             )
         bound = self._places.placed(self._bind(change.cql))
@@ -250,7 +250,7 @@ class Resolver:
         return self._bound[cql]
 
     def _entering(self, query: Query, backfill: Backfill) -> Query:
-        """Return a resumed or updated query with its backfill; some queries can only begin with new rows."""
+        """Return a resumed or updated query with its backfill, or with `none` if it joins only new rows."""
         new_rows = query.left is not None or query.counts_rows
         return self._places.placed(replace(query, backfill="none" if new_rows else backfill))
 
@@ -267,7 +267,7 @@ def _refuse_second(change: Change, first: int, place: int) -> None:
     if first != place:
         raise ChangedTwice(
             f'query "{change.name}" is changed twice',
-            detail=f"Change {first + 1} of the list is already about it.",
+            detail=f"Change {first + 1} of the list changes this query already.",
             hint="Send at most one change per query: the changes of a list have no order.",
         )
 
@@ -280,15 +280,15 @@ def changing(
     actor: str = "service",
     if_match: int | None = None,
 ) -> Iterator[Changed]:
-    """Make all requested changes as one plan version, or none, in a transaction that includes the block.
+    """Make all requested changes or none, as one plan version, in a transaction that includes the block.
 
     Parsing and sampling are done before the transaction, since other writers wait for it. The transaction is
     committed after the block, so that an answer that the block stores is durable together with the changes.
 
     Args:
         versions: Plans the new version and appends it to the control log.
-        changes: One change; or a list with at most one change per query, in any order. The errors of a list
-            have the path of their change.
+        changes: One change; or a list with at most one change per query, in any order. An error in a list
+            has the path of its change.
         actor: Author of the changes, for the history.
         if_match: Plan version that must be the newest one; None accepts any.
 
@@ -306,13 +306,13 @@ def changing(
     resolver.refresh()
     steps = resolver.resolve(changes)
     drafts = [step.draft for step in steps if step.draft is not None and step.runs]
-    # Families of queries that are already running were weighed before.
+    # Only the drafts' families may need samples: the families of running queries were weighed before.
     before = store.control_log.latest_plan()
     samples = versions.objective.weighs_keys(before, drafts)
     samples |= chooses_band(drafts, {s.id: s for s in store.streams.all()}, before)
     if samples or versions.objective.weighs_costs():
         running = [*(r.query for r in store.queries.running()), *drafts]
-        # Sampling reads files; the findings are cached, so that the transaction below is short.
+        # Sampling reads files. The samples' answers are cached, so that the transaction below is short.
         versions.statistician.profile(running, samples=samples)
     versions.load()
     with store.transaction():
@@ -332,7 +332,7 @@ def changing(
 
 
 def expect(store: Store, if_match: int | None) -> Plan | None:
-    """Return the newest plan; its version must be ``if_match``, unless that is None.
+    """Return the newest plan; if ``if_match`` is not None, require that version of the plan.
 
     Raises:
         StalePlanVersion: The newest plan has another version.
@@ -353,7 +353,7 @@ def expect(store: Store, if_match: int | None) -> Plan | None:
 def record_steps(
     store: Store, steps: Sequence[ChangeStep], version: int, previous: Plan | None
 ) -> tuple[QueryRecord, ...]:
-    """Let queries leave and enter the catalog; call it in the transaction that appends the version.
+    """Record the queries that leave and enter; call this in the transaction that appends the version.
 
     Ids are assigned in the order of names, so that the plan does not depend on the order of the steps.
 
@@ -367,7 +367,7 @@ def record_steps(
         The queries as they are now, in the order of the steps.
     """
     order = sorted(range(len(steps)), key=lambda i: steps[i].change.name.lower())
-    # Look up columns before any query leaves: the queries that leave now have kept their columns until now.
+    # Look up missing columns before any query leaves: rows stored so far have the leaving queries' columns.
     missing = {
         i: missing_columns(store, draft, previous)
         for i in order
@@ -393,7 +393,7 @@ def _series(step: ChangeStep) -> int | None:
 
 
 def _left(store: Store, step: ChangeStep, version: int) -> QueryRecord | None:
-    """Let the present query of a step leave, if it has to; return its record, None for a new query."""
+    """Record that a step ends its present query, if it does; return the record, or None for a new query."""
     record = step.record
     if record is None or not step.effective:
         return record

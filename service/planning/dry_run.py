@@ -27,16 +27,16 @@ from operators.pack.pack_plan import pack_plan
 
 @dataclass(slots=True)
 class DryRun:
-    """Tries versions one after another; the last one tried is usually the predecessor of the next.
+    """Tries versions, and keeps the bucket with the last version, usually the predecessor of the next one.
 
-    Previews and changes try versions concurrently, so the kept bucket is given to one of them at a time.
+    Previews and changes may try versions concurrently, so only one of them at a time gets the kept bucket.
     """
 
     _last: Bucket | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, previous: Plan | None, plan: Plan) -> None:
-        """Try a version; raises as ``dry_run``."""
+        """Try a version; arguments and errors as for ``dry_run``."""
         with self._lock:
             bucket, self._last = self._last, None
         if bucket is None or bucket.plan is not previous:
@@ -62,7 +62,7 @@ def dry_run(previous: Plan | None, plan: Plan) -> None:
 
 
 def _evaluate(previous: Plan | None, plan: Plan) -> None:
-    """Evaluate the new expressions."""
+    """Evaluate the expressions that the previous plan does not have."""
     # Expressions of the plan in force were tried before.
     tried = frozenset() if previous is None else _filters(previous)
     for stream in plan.streams:

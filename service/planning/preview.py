@@ -49,9 +49,9 @@ class NewQuery:
     """A query that would be added.
 
     Attributes:
-        name: Its name.
-        cql: Its text.
-        backfill: Whether held rows would take part.
+        name: Name of the query.
+        cql: Text of the query.
+        backfill: ``state`` to join rows that are in the state already, ``none`` to join only new rows.
     """
 
     name: str
@@ -65,7 +65,7 @@ class PreviewRequest:
 
     Attributes:
         add: Queries that would be added.
-        remove: Names of queries that would be removed; removal is first, so that a name can be reused.
+        remove: Names of queries that would be removed, before others are added, so that names can be reused.
         strategy: Strategy of families without their own.
         family_strategies: Strategies of single families, by key or id.
         statistics: Statistics that override measured and sampled ones.
@@ -98,9 +98,9 @@ class Statistician:
         store: The catalog.
         rows: Source of samples.
         buckets: Number of buckets of the job, used if no batch has fixed it yet.
-        max_rows_per_batch: Rows of a batch if all input exists from the start; None if input arrives over
+        max_rows_per_batch: Rows of a batch if all input exists from the start, or None if input arrives over
             time.
-        cache: Results of earlier samples; None before the first.
+        cache: Results of earlier samples, or None before the first sample.
     """
 
     store: Store
@@ -142,7 +142,7 @@ def bounded_batches(profile: Profile, max_rows: int) -> Profile:
     A batch covers no more event time than all input does.
 
     Args:
-        profile: Statistics; unchanged if they have a batch length, or rates that were not sampled.
+        profile: Statistics, returned unchanged if they have a batch length, or rates that were not sampled.
         max_rows: Most rows of a batch, over all streams.
     """
     rates = [s.rate_per_s for s in profile.streams]
@@ -225,7 +225,7 @@ def preview_queries(
         calibration: Constants of this machine.
         request: Request with objective, statistics and chain; its queries are in ``queries`` already.
         profile: Finds the profile, given the statistics of the request.
-        held: Rows held under ``previous``; None if they are unknown.
+        held: Rows held under ``previous``, or None if they are unknown.
 
     Raises:
         InvalidInput: See `preview_change`.
@@ -296,12 +296,12 @@ def _present(store: Store, statistician: Statistician, plan: Plan) -> Profile:
 
 
 def held_rows(store: Store, plan: Plan | None) -> HeldRows | None:
-    """Return the rows in the slices of a plan; None before a batch was processed under it."""
+    """Return the rows in the slices of a plan, or None before the first batch under the plan."""
     return _held(store, plan, lambda counters: counters.rows)
 
 
 def held_bytes(store: Store, plan: Plan | None) -> HeldRows | None:
-    """Return the encoded bytes in the slices of a plan; None before a batch was processed under it."""
+    """Return the encoded bytes in the slices of a plan, or None before the first batch under the plan."""
     return _held(store, plan, lambda counters: counters.bytes)
 
 
@@ -331,7 +331,9 @@ def _queries_after(
             check_name("query", new.name, ("name",))
             if new.name in running:
                 raise NameTaken(
-                    f'query "{new.name}" exists', hint="Remove it in the same request.", path=("name",)
+                    f'query "{new.name}" exists',
+                    hint="Remove that query in the same request.",
+                    path=("name",),
                 )
         with error_path("add", i, "cql"):
             bound = bind(
@@ -351,7 +353,7 @@ def _queries_after(
 
 
 def _covers(profile: Profile, queries: Iterable[Query]) -> bool:
-    """Return whether a profile has all statistics of some queries, so that no sample is needed."""
+    """Return whether a profile has all statistics that some queries need, so that no sample is needed."""
     streams = {s.stream_id for s in profile.streams if s.row_bytes is not None}
     filters = {(f.stream_id, f.sql) for f in profile.filters}
     joins = {f.family for f in profile.families}

@@ -31,9 +31,10 @@ from service.planning.records.plan_record import record_of
 from service.sinks.webhook_targets import PUBLIC_TARGETS, WebhookTargets
 
 if TYPE_CHECKING:
-    from service.planning.dry_run import DryRun  # for type checking only: ``_loaded`` imports it at run time
+    # ``_loaded`` imports the class at run time.
+    from service.planning.dry_run import DryRun
 
-#: Catalog setting: time when a query with retained slice boundaries last departed, µs UTC; null once these
+#: Catalog setting: time when a query with retained slice boundaries last departed, µs UTC; or null once these
 #: boundaries are dropped.
 LEFT_AT_SETTING = "left_at_us"
 
@@ -105,17 +106,17 @@ class Versions:
 
         Args:
             queries: All queries that run in the new version.
-            previous: The latest version so far; None before the first version.
+            previous: The latest version so far, or None before the first version.
             calibration: Constants of this machine.
             cause: Description of the change, for the history.
             actor: Author of the change, for the history.
-            at_batch: First batch that may switch to the version; None: the next batch.
-            profile: Statistics; None: they are collected here if planning needs them.
+            at_batch: First batch that may switch to the version, or None for the next batch.
+            profile: Statistics, or None to collect them here if planning needs them.
             replanned: Ids of families to plan again even if their queries and strategy are unchanged. All
                 other families keep their joins: statistics always change a little, and a chain must not
                 change because a query of another family was added or removed.
-            left: Slice boundaries of departed queries to keep, by family id; None: the policy in force
-                decides.
+            left: Slice boundaries of departed queries to keep, by family id, or None to apply the policy in
+                force.
 
         Returns:
             The new version.

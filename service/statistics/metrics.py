@@ -29,15 +29,15 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 #: All states of an engine; the metric is 1 for exactly one of them.
 ENGINE_STATES = ("standby", "starting", "running", "paused", "failed", "stopped")
-#: Every limit that refuses posted events.
+#: All limits that refuse posted events.
 INGEST_LIMITS = ("rows", "bytes", "disk")
-#: Seconds of lag from which a sink is named before sinks that only have more rows, as it may need help.
+#: Lag, in seconds, from which a sink gets a named series before sinks that have more rows but less lag.
 _LONG_LAG_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class IngestFigures:
-    """Back-pressure now.
+    """Backlogs, refused requests and free space at present.
 
     Attributes:
         backlogs: Posted events that no committed batch has read, by stream.
@@ -93,12 +93,12 @@ class Metrics:
 
         Args:
             store: The catalog.
-            engine_state: One of ``ENGINE_STATES``; None if the process has no engine.
-            ingest: Back-pressure; None if the process takes no events.
+            engine_state: One of ``ENGINE_STATES``, or None if the process has no engine.
+            ingest: Back-pressure, or None if the process takes no events.
             faults: Number of unexpected failures per part of the process's background work.
             expected: Expected costs by strategy: of the plan, and of the same queries ``unshared``.
-            results_us: Time for which all results are kept, whether or not a sink still needs them, µs; None
-                if results are never removed.
+            results_us: Time for which all results are kept, whether or not a sink still needs them, µs, or
+                None if results are never removed.
         """
         registry = CollectorRegistry(auto_describe=False)
         registry.register(
@@ -196,7 +196,7 @@ class _StoreCollector(Collector):
         names = {stream.id: stream.name for stream in self._store.streams.all()}
         for counters in self._store.batches.stream_totals():
             if (name := names.get(counters.stream_id)) is None:
-                continue  # The stream was removed; another stream may have its name by now.
+                continue  # The stream was removed, and another stream may have taken its name.
             rows.add_metric([name], counters.rows)
             late.add_metric([name], counters.late_rows)
             rejected.add_metric([name], counters.rejected_rows)
@@ -294,7 +294,7 @@ class _StoreCollector(Collector):
         named: Sequence[Labels],
         kept: int = 0,
     ) -> None:
-        """Add the named series of a counter to a metric, and the sums of the others.
+        """Add the named series of a counter to a metric, and the sums of the unnamed series.
 
         Args:
             metric: The metric.
@@ -314,7 +314,7 @@ class _StoreCollector(Collector):
         kept: int = 0,
         fold: Callable[[Iterable[float]], float] = sum,
     ) -> None:
-        """Add a gauge's named series to a metric, and the others folded; arguments as in ``_count``."""
+        """Add a gauge's named series, and its unnamed series combined by ``fold``; see ``_count``."""
         others: dict[Labels, list[float]] = {}
         of_its_own = set(named)
         for labels, value in values.items():
@@ -326,7 +326,7 @@ class _StoreCollector(Collector):
             metric.add_metric(labels, fold(folded))
 
     def _sinks(self) -> Iterator[Metric]:
-        """Yield metrics of the sinks per query; a former sink counts until it has delivered everything."""
+        """Yield metrics of the sinks per query, also of former sinks until they have delivered everything."""
         labels = ["query", "type"]
         lag = GaugeMetricFamily(
             "sluice_sink_lag_batches", "Batches with results that wait to be delivered.", labels=labels
@@ -388,7 +388,7 @@ class _StoreCollector(Collector):
             "sluice_undecided_rows", "Rows held that may still turn out to have no partner.", labels=labels
         )
         marks = GaugeMetricFamily(
-            "sluice_marks", "Held distances of rows to their nearest partners.", labels=labels
+            "sluice_marks", "Distances of rows to their nearest partners that the state holds.", labels=labels
         )
         judged = {(c.family, c.side): c for c in (last.absence if last is not None else ())}
         most = sorted(judged, key=lambda where: (-judged[where].undecided, where))[: self._bound.most]
@@ -428,10 +428,12 @@ class _StoreCollector(Collector):
         yield from (held, cpu)
         totals = self._store.batches.totals()
         yield GaugeMetricFamily(
-            "sluice_state_rows_peak", "Most rows ever held.", value=totals.state_rows_peak
+            "sluice_state_rows_peak",
+            "Maximum number of rows held after any batch so far.",
+            value=totals.state_rows_peak,
         )
         yield GaugeMetricFamily(
             "sluice_state_bytes_peak",
-            "Largest size of the state so far, as stored.",
+            "Maximum encoded bytes held after any batch so far.",
             value=totals.state_bytes_peak,
         )

@@ -22,12 +22,12 @@ class RingStatistics:
 
     Attributes:
         side: `a` or `b`: the side whose rows the rings hold.
-        probes: Opposite rows that probed.
-        scanned: Rows that probing rows were compared with.
+        probes: Rows of the other side that probed the rings.
+        scanned: Rows in the rings that probing rows were compared with.
         heads_looked_at: Ring heads that were examined and had not yet expired.
         removed: Expired rows that were removed.
-        live: Rows after the last batch that have not expired.
-        expired_held: Rows after the last batch that have expired, but are still held.
+        live: Rows held after the last batch that have not expired.
+        expired_held: Rows held after the last batch although they have expired.
     """
 
     side: str
@@ -45,25 +45,26 @@ class OrderStatistics:
 
     Attributes:
         side: `a` or `b`.
-        stream: Name of its stream.
+        stream: Name of the side's stream.
         scramble: Scrambling factor after the last batch, declared or monitored.
-        lag: Number of rows by which the stream is ahead of the other stream; negative if it is behind, None
-            while unknown.
+        lag: Number of rows by which the stream is ahead of the other stream; negative if it is behind,
+            None while unknown.
         predicted_rows: Rows that the side is expected to hold in memory, given the scrambling factors, the
-            lag and the rates of the last batches; None while the lag is unknown or the other stream stands
+            lag and the rates of the last batches, or None while the lag is unknown or the other stream stands
             still.
         held_rows: Rows held in slices after the last batch.
-        disordered_share: Fraction of the stream's rows in the last batches that violated the stream's order;
-            None without rows.
+        disordered_share: Fraction of the stream's rows in the last batches that violated the stream's order,
+            or None if the stream had no rows.
         memory: Strategy that decides where rows of the side wait.
         predicted_latency_s: Expected wait, in seconds, of a row for rows that may precede it in the order,
-            given the scrambling factor and the rows of the last batches. 0 if rows are joined as they arrive;
-            None while no rows arrive.
+            given the scrambling factor and the rows of the last batches. 0 if rows are joined as they arrive,
+            or None while no rows arrive.
         latency_s: Measured mean wait, in seconds, of the rows joined in the last batches: the sum of the rows
             that wait at the end of each batch, divided by the rows joined, times the mean length of a batch.
-            0 if rows are joined as they arrive; None while no rows are joined.
+            0 if rows are joined as they arrive, or None while no rows are joined.
         waiting_rows: Rows in memory after the last batch that wait outside the slices.
-        parked_rows: Rows after the last batch that wait on disk because their stream leads.
+        parked_rows: Rows after the last batch that wait on disk because their stream is ahead of the other
+            stream.
         parked_segments: Closed segments that contain the parked rows.
         opened_segments: Closed segments with parked rows that were opened in the last batches.
     """
@@ -87,7 +88,7 @@ class OrderStatistics:
 def order_statistics(
     recent: Sequence[BatchManifest], family: str, profile: FamilyProfile | None, names: Mapping[int, str]
 ) -> Iterator[OrderStatistics]:
-    """Yield the order of each side of a family without windows, and its cost; nothing for others.
+    """Yield the order of each side of a family without windows, and its cost; yield nothing for others.
 
     Args:
         recent: The last batches, in order; at least one.
@@ -117,7 +118,7 @@ def order_statistics(
     for side, other in ((SIDES[0], SIDES[1]), (SIDES[1], SIDES[0])):
         scramble, opposite, lag = scrambles.get(ids[side]), scrambles.get(ids[other]), lags[side]
         if scramble is None:
-            continue  # pairs of an earlier step: no source counts them
+            continue  # Rows that are pairs of an earlier step have no scrambling factor.
         way = Memory(memory[side].strategy if side in memory else "plain")
         late_s = latency_s(way, OrderedStream(scramble, rows[ids[side]] / seconds if seconds > 0 else 0.0))
         predicted = None
@@ -143,7 +144,7 @@ def order_statistics(
 
 
 def _waited_s(memory: Memory, waited: int, joined: int, batch_s: float) -> float | None:
-    """Return the mean seconds that rows have waited; None if none were joined.
+    """Return the mean seconds that rows have waited, or None if no rows were joined.
 
     Args:
         memory: Where rows wait.

@@ -42,8 +42,8 @@ from planner.families.families import family_clocks
 from planner.orders.lag import Sighting, estimated_lag
 from service.checkpoint.buckets import stored_buckets
 
-#: Number of latest batches that are read; one earlier batch shows where the first of them began. Older
-#: batches would have a weight under 4 percent.
+#: Number of latest batches that are measured. One more batch is read, since it shows where the first of them
+#: began. Older batches would have a weight under 4 percent.
 RECENT_BATCHES = 50
 #: Number of later batches with input after which the weight of a batch is halved; at one batch per second, a
 #: change shows in half a minute.
@@ -105,7 +105,7 @@ def measured_profile(
         manifests: Consecutive manifests, in order. The first manifest gives no rates, since it is unknown
             where its input began.
         families: Names by family id; counters of other families are left out.
-        buckets: Buckets of the job, None for the default.
+        buckets: Number of buckets of the job, or None for the default.
         now_us: Upper limit for the times of all numbers, µs UTC.
     """
     sums = _Sums(families, Profile().buckets if buckets is None else buckets, now_us)
@@ -213,7 +213,7 @@ class _Ratio:
             self.at_us = at_us
 
     def measure(self) -> Measure | None:
-        """Return the ratio; None without evidence."""
+        """Return the ratio, or None without evidence."""
         return Measure(self.part / self.whole, "measured", self.at_us) if self.whole > 0 else None
 
 
@@ -223,7 +223,7 @@ def _ratios() -> defaultdict[tuple[str, str], _Ratio]:
 
 @dataclass(slots=True)
 class _Sums:
-    """The sums of all ratios."""
+    """Sums of the numerators and denominators of all ratios."""
 
     families: Mapping[str, FamilyNames]
     buckets: int
@@ -273,7 +273,7 @@ class _Sums:
                 width = self.widths[self.families[c.family].streams[c.side]]
                 width.add(c.own_bytes or c.bytes, c.rows, weight, at_us)
                 if not c.again:
-                    # Rows that are made again were selected by key, so they would bias the selectivity.
+                    # Pairs that are made again were selected by key, so they would bias the selectivity.
                     self.joins[c.family].add(c.touched, c.product, weight, at_us)
         for f in manifest.filters:
             names = self.families.get(f.family)
@@ -347,7 +347,7 @@ class _Sums:
                 )
 
     def _open_s(self, family: str, side: str) -> Measure | None:
-        """Return the mean seconds until the other side closes the key of a row; None if no row waited."""
+        """Return the mean seconds until the other side closes a row's key, or None if no row waited."""
         found = self.opens[family, side].measure()
         return None if found is None or found.value <= 0 else found
 
@@ -372,7 +372,7 @@ def _over_all_buckets(fraction: float, buckets: int, copies: float = 1.0) -> flo
     A male meets only the rows of the buckets that it is sent to. Rows of equal keys always meet, in one
     bucket. Rows of different keys meet with probability copies / V, if there are V buckets and a male is sent
     to ``copies`` of them. So with selectivity S, the fraction S + (1 - S) copies / V of all pairs is
-    compared, and S matches.
+    compared, and the fraction S of all pairs has equal keys.
 
     >>> _over_all_buckets(0.1, 1), _over_all_buckets(1.0, 4), round(_over_all_buckets(0.1, 2), 4)
     (0.1, 1.0, 0.0526)
@@ -400,7 +400,7 @@ def _advances(manifest: BatchManifest, progress: dict[int, int]) -> dict[int, in
 
 
 def _families_of(store: Store, manifests: Sequence[BatchManifest]) -> dict[str, FamilyNames]:
-    """Return the names that the batches' counters refer to, from few plans: the newest that suffice."""
+    """Return the names that the batches' counters refer to, from as few plans as possible, newest first."""
     wanted = {s.family for m in manifests for s in m.slices}
     bits = {(f.family, f.side, f.bit) for m in manifests for f in m.filters}
     found: dict[str, FamilyNames] = {}
@@ -411,7 +411,7 @@ def _families_of(store: Store, manifests: Sequence[BatchManifest]) -> dict[str, 
             break
         plan = store.control_log.kept_plan(version)
         if plan is None:
-            # This plan was pruned, and so were older ones. Names of families in force are in newer plans.
+            # This plan was pruned, and so were all older plans. Families in force are in newer plans.
             break
         for family_id, names in _names(plan).items():
             known = found.get(family_id, names)

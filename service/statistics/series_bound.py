@@ -1,12 +1,12 @@
-"""Bound on the series of a metric: a few series are named, the others are summed under ``(other)``.
+"""Bound on the series of a metric: a few series are named, all others are summed under ``(other)``.
 
 A thousand queries with a sink each would make ten thousand series, most of them never looked at. Names of
 queries begin with a letter, so no query is called ``(other)``.
 
 Sums of counters must not decrease: Prometheus would take a decrease for a restart and add the whole sum
 again. So ``(other)`` is not the sum of the currently unnamed counters: at each request, it grows by the
-increase of each unnamed counter since the last request. If a query becomes named or is removed, its part
-stays in the sum.
+increase of each unnamed counter since the last request. If a query becomes named or is removed, its
+earlier increases stay in the sum.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Statistics of the running job, read from committed batches, so never ahead of visible results.
+"""Statistics of the running job, read from committed batches, so they never run ahead of visible results.
 
 Totals and peaks cover all batches (``store.batches``, ``store.counts``); recent numbers come from the
 manifests of the last batches. The numbers by which plans are chosen (rates, selectivities, widths, keys) are
@@ -45,25 +45,26 @@ class StreamStatistics:
         rows: Rows read, late and rejected ones included.
         late_rows: Rows below the watermark of their stream.
         rejected_rows: Rows without an event time.
-        files_set_aside: Files that could not be read as rows of the stream; ``set_aside`` names them.
+        files_set_aside: Files that could not be read as rows of the stream; `set_aside` has the newest.
         set_aside: Path and reason of the newest files that were set aside.
         skipped_rows: Bad rows skipped in files that were not set aside, with ``on_error: skip-rows``.
-        warnings: Reasons why no file of the stream has been listed; empty if a file was listed, or if its
-            rows come from elsewhere.
-        watermark_us: Watermark, µs UTC, or None.
-        max_event_time_us: Newest event time, µs UTC, or None.
-        rate_per_s: Rows per second of event time, without late rows, smoothed; None if the last batches span
-            no event time.
-        rate_age_s: Age of ``rate_per_s``, seconds, or None.
-        row_bytes: Encoded bytes per row held, smoothed, or None.
-        row_bytes_age_s: Age of ``row_bytes``, seconds, or None.
+        warnings: Reasons why no file of the stream has been listed; empty if a file was listed, or if the
+            stream does not read files.
+        watermark_us: Watermark, µs UTC, or None while the stream has no watermark.
+        max_event_time_us: Newest event time, µs UTC, or None before the first row.
+        rate_per_s: Rows per second of event time, without late rows, smoothed, or None if the last batches
+            span no event time.
+        rate_age_s: Age of ``rate_per_s``, seconds, or None without a rate.
+        row_bytes: Encoded bytes per row held, smoothed, or None if the last batches held no rows.
+        row_bytes_age_s: Age of ``row_bytes``, seconds, or None if ``row_bytes`` is None.
         scramble: Scrambling factor, declared or last monitored: the maximum number of rows by which a row
-            arrives behind a row that follows it in the stream's order; None without an order.
+            arrives behind a row that follows it in the stream's order, or None without an order.
         state_bytes: Bytes of the stream's rows in the state after the last batch, over all families.
-        state_cap_bytes: Maximum bytes that the stream's rows may take in the state, or None.
+        state_cap_bytes: Maximum bytes that the stream's rows may take in the state, or None without a cap.
         state_growth_per_s: Bytes by which the stream's state has grown per second of wall clock over the last
-            batches; None without two batches.
-        horizon_us: Event time below which rows were removed because of the cap, µs UTC, or None.
+            batches, or None without two batches.
+        horizon_us: Event time below which rows were removed because of the cap, µs UTC, or None if the cap
+            removed no rows.
     """
 
     stream: str
@@ -112,8 +113,8 @@ class QueryStatistics:
         query: Query name.
         query_id: Immutable query id.
         results: Results so far.
-        absent: Results of an outer join in the last batches that are rows without a partner; None if there
-            are none.
+        absent: Results of an outer join in the last batches that are rows without a partner, or None if the
+            query has no such results.
     """
 
     query: str
@@ -129,45 +130,47 @@ class FamilyStatistics:
     Attributes:
         family: Family id.
         probes: Males that probed a first slice.
-        pairs_touched: Pairs of a male and a row that it met, with equal keys, whatever their distance in
-            time; in joins without a key, pairs that meet the leading condition.
+        pairs_touched: Pairs of a male and a stored row with equal keys, whatever their distance in time; in
+            joins without a key, pairs that satisfy the leading condition.
         pairs_compared: Pairs that nested loops would have compared.
         results: Pairs made.
         join_selectivity: Smoothed fraction of row pairs that have equal keys (in joins without a key: that
-            meet the leading condition); None without probes.
-        join_selectivity_age_s: Age of ``join_selectivity``, seconds, or None.
-        keys_a: Distinct keys of a's rows in a batch, smoothed, or None.
+            satisfy the leading condition), or None without probes.
+        join_selectivity_age_s: Age of ``join_selectivity``, seconds, or None without probes.
+        keys_a: Distinct keys of a's rows in a batch, smoothed, or None if the last batches had no keys of a.
         keys_b: As `keys_a`, for the rows of b.
-        skew_a: Self-join size of a's rows in a batch, divided by the size if all its keys had equal shares (1
-            means no skew), smoothed, or None.
+        skew_a: Self-join size of a's rows in a batch, divided by the size if all keys had equal shares (1
+            means no skew), smoothed, or None if `keys_a` is None.
         skew_b: As `skew_a`, for the rows of b.
-        keys_age_s: Age of keys and skews, seconds, or None.
+        keys_age_s: Age of the oldest of these keys and skews, seconds, or None if all are None.
         undecided_a: Rows of a held after the last batch for which some query may not have decided yet whether
             they have a partner. The decision is judged by time alone, so a row that has found its partner
             counts as long as it is held. With windows of rows: rows of a that wait for their ranks. None
-            unless some query decides whether rows of a have partners, or has windows of rows.
+            if no query decides whether rows of a have partners, or has windows of rows.
         undecided_b: As `undecided_a`, for the rows of b.
-        absent_a: Results of the last batches that are rows of a without a partner, all queries together; None
-            unless some query decides whether rows of a have partners, or has windows of rows.
+        absent_a: Results of the last batches that are rows of a without a partner, all queries together. None
+            if no query decides whether rows of a have partners, or has windows of rows.
         absent_b: As `absent_a`, for the rows of b.
         matched_a: Rows of a that got their first match in the last batches, counted once per distinct set of
-            query conditions; None unless some query decides whether rows of a have partners.
+            query conditions, or None if no query decides whether rows of a have partners.
         matched_b: As `matched_a`, for the rows of b.
-        marks_a: Marks held after the last batch (a mark is a row's distance to its nearest matches); None if
-            `matched_a` is None.
+        marks_a: Marks held after the last batch (a mark is a row's distance to its nearest matches), or None
+            if `matched_a` is None.
         marks_b: As `marks_a`, for the rows of b.
         left_a: Rows of a that were removed in the last batches although windows still reached them, because
-            no query needed them any more; None if `matched_a` is None.
+            no query needed them any more. None if `matched_a` is None.
         left_b: As `left_a`, for the rows of b.
-        open_groups: Groups after the last batch that may still get pairs; None if results are pairs.
-        closed_groups: Groups that became results in the last batches, over all queries; None if results are
-            pairs.
-        exchange_rows: Pairs of the previous step that were sent to other buckets in the last batches; None if
+        open_groups: Groups after the last batch that may still get pairs, or None if results are pairs.
+        closed_groups: Groups that became results in the last batches, over all queries, or None if results
+            are pairs.
+        exchange_rows: Pairs of the previous step that were sent to other buckets in the last batches. None if
             the rows of a are not pairs of a previous step.
         exchange_seconds: Mean seconds from the commit of the batch that sends pairs of the previous step to
-            the commit of the batch that joins them; None if no pairs were sent.
-        again_rows: Pairs of the previous step that were made again in the last batches; None without any.
-        again_partials: Pairs with equal keys that were examined to make the pairs in `again_rows`, or None.
+            the commit of the batch that joins them, or None if no pairs were sent.
+        again_rows: Pairs of the previous step that were made again in the last batches, or None if
+            no pairs were made again.
+        again_partials: Pairs with equal keys that were examined to make the pairs in `again_rows`, or None if
+            no pairs were examined.
         rings: Work and contents of a family's rings, per side; empty for families without rings.
         ordered: Order of the sides of a family without windows, and its cost; empty for other families.
     """
@@ -258,7 +261,7 @@ class Statistics:
         late_rows: Rows dropped as late.
         input_rows_per_s: Rows per second of wall clock over the last batches.
         batch_seconds: Mean duration of the last batches, from start to commit.
-        batch_event_seconds: Event time that a batch covers, smoothed; None if the last batches span no time.
+        batch_event_seconds: Event time that a batch covers, smoothed. None if the last batches span no time.
         pack_cpu_seconds: Mean CPU time of the last batches for reading and packing, all tasks together.
         chain_cpu_seconds: Mean CPU time of the last batches for joining, storing state and writing results.
         hottest_bucket_work: Rows and pairs of each batch's hottest bucket, divided by the mean of all
@@ -500,7 +503,7 @@ def _families(
 
 
 def _exchange_seconds(recent: Sequence[BatchManifest], family: str) -> float | None:
-    """Return the mean seconds that pairs took to reach a family; None if no pairs were sent."""
+    """Return the mean seconds that pairs took to reach a family, or None if no pairs were sent."""
     seconds = [
         (following.committed_at_us - batch.committed_at_us) / 1e6
         for batch, following in pairwise(recent)
@@ -510,7 +513,7 @@ def _exchange_seconds(recent: Sequence[BatchManifest], family: str) -> float | N
 
 
 def _imbalance(batches: Iterable[tuple[int, int, BatchManifest]]) -> float | None:
-    """Return the load of the hottest buckets divided by the mean load; None without load.
+    """Return the load of the hottest buckets divided by the mean load, or None without load.
 
     Sums over all batches are compared, because a batch takes as long as its own hottest bucket, which can
     differ between batches. ``batches``: load of the hottest bucket, load of all buckets, manifest.
@@ -525,7 +528,7 @@ def _value(measure: Measure | None) -> float | None:
 
 
 def _age_s(now_us: int, *measures: Measure | None) -> float | None:
-    """Return the age of the oldest measure, seconds; None without any."""
+    """Return the age of the oldest measure, seconds, or None without measures."""
     moments = [m.at_us for m in measures if m is not None and m.at_us is not None]
     return (now_us - min(moments)) / 1e6 if moments else None
 

@@ -1,4 +1,4 @@
-"""The workspace: one data directory with its catalog and inputs, and its engine's part.
+"""The workspace: one data directory with its catalog, inputs and engine.
 
 Doors: bounded_run, engine_part, workspace.
 """

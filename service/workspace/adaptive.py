@@ -9,9 +9,9 @@ once, and the gain accrues every second. So a family is planned again when the g
 
 * is at least a given fraction of the cost of the chain in force (hysteresis: a smaller gain may be noise),
 * pays for the migration within a horizon,
-* and appears in several consecutive checks, which is rare for noise.
+* and appears in several consecutive checks, which a gain from noise rarely does.
 
-Statistics that were not measured by the job, are old or come from few batches are ignored.
+Statistics are ignored if the job did not measure them, or if they are old or come from few batches.
 """
 
 from __future__ import annotations
@@ -186,13 +186,13 @@ class Replanner:
     """
 
     policy: AdaptiveSettings
-    # By family id: the joins in force, and the number of consecutive checks that found others worthwhile.
+    # By family id: the joins in force, and how many consecutive checks have proposed to replace them.
     _agreed: dict[str, tuple[tuple[JoinPlan, ...], int]] = field(default_factory=dict)
 
     def consider(
         self, plan: Plan, profile: Profile, prices: Prices, slices: Sequence[SliceCounters], *, now_us: int
     ) -> tuple[Proposal, ...]:
-        """Check all families once; return proposals for those that should be planned again now.
+        """Check all families once; return proposals for the families that should be planned again now.
 
         Args:
             plan: Plan in force.
@@ -280,7 +280,7 @@ class Adaptive:
         with self.store.transaction():
             latest = self.store.control_log.latest_plan()
             if latest is None or latest.version != plan.version:
-                return None  # Another change came first; the next check examines its plan.
+                return None  # The plan was changed meanwhile; the next check examines the new plan.
             appended = self.versions.append(
                 [record.query for record in self.store.queries.running()],
                 latest,

@@ -1,13 +1,13 @@
 """Back-pressure: posted events are refused before the disk or the backlog is full.
 
     backlog of the stream   rows or bytes at their limit    refused until a batch has read some of them
-    disk                    less free space than required   refused until there is more
+    disk                    less free space than required   refused until more space is free
 
 A request of any size is accepted while its stream is below the limits, so that no request is too large to
 ever be accepted. A request is refused before any of its events are stored. The numbers are updated with each
 request and each commit: a request costs two comparisons and, once a second, a look at the file system.
-Positions of committed batches only grow, so outdated numbers can only refuse too early. Therefore they are
-updated before a request is refused.
+Positions of committed batches only grow, so outdated numbers can at worst refuse a request too early.
+Therefore the numbers are updated before a request is refused.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Progress:
     Attributes:
         position: Position up to which batches have read.
         at_s: Time when the position was found, on ``time.monotonic``.
-        rate_per_s: Events read per second before ``at_s``; None if unknown.
+        rate_per_s: Events read per second before ``at_s``, or None if unknown.
     """
 
     position: int
@@ -63,7 +63,7 @@ class BackPressure:
     Attributes:
         store: Catalog.
         events: Event log.
-        limits: Limits.
+        limits: Limits of the backlog of a stream.
         disk: Free space of the data directory.
         clock_s: Monotonic clock.
     """
@@ -80,7 +80,7 @@ class BackPressure:
     _was_out: bool = field(default=False, init=False)
 
     def refusal(self, stream: Stream) -> IngestFull | None:
-        """Return the reason why a stream accepts no events now; None if it accepts events."""
+        """Return the reason why a stream accepts no events now, or None if the stream accepts events."""
         found = self._disk_refusal() or self._backlog_refusal(stream)
         if found is not None and found.limit != "disk":
             self._look()
@@ -96,7 +96,7 @@ class BackPressure:
         if out != self._was_out:
             self._was_out = out
             told = (
-                "input waits: the disk is nearly full" if out else "input goes on: the disk has space again"
+                "input waits: the disk is nearly full" if out else "input continues: the disk has space again"
             )
             log.log(logging.ERROR if out else logging.INFO, told, extra={"free_bytes": self.disk.free_bytes})
 
@@ -138,7 +138,7 @@ class BackPressure:
                 if before is None:
                     self._progress[int(key)] = _Progress(position, now_s)
                 elif position > before.position:
-                    # The time is limited, since the stream may have been idle before.
+                    # The stream may have been idle for most of the time, so the time is limited.
                     took_s = min(max(now_s - before.at_s, LOOK_S), RETRY_S)
                     rate = (position - before.position) / took_s
                     self._progress[int(key)] = _Progress(position, now_s, rate)
@@ -147,11 +147,11 @@ class BackPressure:
         if not self.disk.is_low:
             return None
         return IngestFull(
-            "no events are taken, since the disk is nearly full",
+            "no posted events are accepted, since the disk is nearly full",
             limit="disk",
             detail=f"{self.disk.told(self.disk.least_bytes)} Nothing of the request was stored.",
-            hint=f"Free some space, and send it again after {RETRY_S} s. Results, removals and retention go "
-            "on. SLUICE_MIN_FREE_MB is the limit.",
+            hint=f"Free some space, and send the request again after {RETRY_S} s. Results can be read and "
+            "queries removed meanwhile. SLUICE_MIN_FREE_MB is the limit.",
             retry_after_s=RETRY_S,
         )
 
@@ -171,17 +171,17 @@ class BackPressure:
             if stream.id not in self._progress:
                 why = f"No batch has read the stream yet; its first query begins with the oldest event. {why}"
             return IngestFull(
-                f'stream "{stream.name}" takes no more events until a batch has read some',
+                f'stream "{stream.name}" accepts no more events until a batch has read some',
                 limit=limit,
-                detail=f"{backlog.rows:,} of its events ({shown_bytes(backlog.bytes)}) wait for a batch; the "
-                f"limit is {shown}. Nothing of the request was stored.",
-                hint=f"Send it again after {wait_s} s. {why} {variable} is the limit.",
+                detail=f"{backlog.rows:,} events of the stream ({shown_bytes(backlog.bytes)}) wait for a "
+                f"batch; the limit is {shown}. Nothing of the request was stored.",
+                hint=f"Send the request again after {wait_s} s. {why} {variable} is the limit.",
                 retry_after_s=wait_s,
             )
         return None
 
     def _wait_s(self, stream_id: int, rows: float) -> int:
-        """Return the seconds until this many rows will have been read."""
+        """Return the estimated seconds until batches have read a number of rows of a stream."""
         known = self._progress.get(stream_id)
         stale = known is None or self.clock_s() - known.at_s > MAX_RETRY_S
         if known is None or stale or not known.rate_per_s:

@@ -59,9 +59,9 @@ class FileSetAside:
     """File that was set aside, so none of its rows was read.
 
     Attributes:
-        stream: Its stream.
-        file: Its path.
-        reason: Fault of the file.
+        stream: Name of the file's stream.
+        file: Path of the file.
+        reason: Reason why the file was set aside.
     """
 
     stream: str
@@ -74,8 +74,8 @@ class FileWithBadRows:
     """File with skipped rows.
 
     Attributes:
-        stream: Its stream.
-        file: Its path.
+        stream: Name of the file's stream.
+        file: Path of the file.
         rows: Number of skipped rows.
     """
 
@@ -91,7 +91,7 @@ class RunSummary:
     Attributes:
         input_rows: Rows read, including late ones.
         late_rows: Rows dropped as late.
-        seconds: Wall time of this start, from first to last line.
+        seconds: Wall time from the start of the command to its end.
         rows_per_s: Input rows per second of wall time (``seconds``).
         batches: Micro-batches committed.
         state_rows_peak: Maximum number of rows held at the end of any batch.
@@ -101,7 +101,7 @@ class RunSummary:
         strategy: Strategy in the last plan version for families without a strategy of their own.
         set_aside: Files that were set aside.
         skipped: Files with skipped rows.
-        dead_letters: Directory with the skipped rows; None if there are none.
+        dead_letters: Directory with the skipped rows, or None if no row was skipped.
     """
 
     input_rows: int
@@ -126,7 +126,7 @@ class RunProgress:
     Attributes:
         rows: Rows of committed batches.
         batches: Batches committed.
-        total_rows: Rows of all sources; None if the number of a source is unknown.
+        total_rows: Number of rows of all sources, or None if it is unknown for some source.
     """
 
     rows: int
@@ -156,13 +156,13 @@ def run_workload(
         bound: Bound workload.
         out: Output directory.
         results: Form of the results: a directory per query, or each pair once with its route.
-        settings: Settings; their data directory is not used.
+        settings: Settings; the data directory in them is not used.
         strategy: Overrides the workload's strategy.
         jvm: Spark's JVM, if one was launched with the same settings already.
         final: Whether all streams end with this run. If so, outer, semi and anti joins decide about all rows
             whose window is bounded, and rows that arrive later are late.
         watch: Follows the progress of the run.
-        tell: Called with warnings about inputs, perhaps repeatedly.
+        tell: Called with each warning about inputs, perhaps several times with the same warning.
 
     Returns:
         Counts and rates.
@@ -237,15 +237,15 @@ def rehearse(
     """Plan a workload's script on a temporary catalog, to refuse an invalid script before a run begins.
 
     Names, query texts and families were already checked when the file was read. Whether a migration names
-    existing boundaries or an existing version depends on the plan versions before it. So these versions are
-    made here, and then discarded.
+    existing boundaries or an existing version depends on the plan versions before the migration. So all
+    versions are made here, and then discarded.
 
     Args:
         bound: Bound workload.
         objective: Objective of its plans.
         calibration: Constants of this machine.
         settings: Settings of the run.
-        samples: Receives the samples of inputs, so that the run need not read the inputs again.
+        samples: Cache that receives the samples, so that the run does not sample the inputs again.
 
     Raises:
         InvalidInput: A step of the script cannot be made; the error has the step's location in the file.
@@ -272,8 +272,8 @@ def _set_up(bound: BoundWorkload, out: Path, versions: Versions, calibration: Ca
                 workload.script,
                 objective.strategy,
                 sorted(objective.family_strategies.items()),
-                # Settings at their default are left out, so that runs begun by versions without the setting
-                # can continue.
+                # Settings at their default are left out, so that a run can continue even if it was begun by a
+                # version of Sluice without the setting.
                 *([] if objective.partitioning == "auto" else [objective.partitioning]),
                 *([] if objective.probe == "auto" else [objective.probe]),
                 *([] if objective.oblivious_memory == "auto" else [objective.oblivious_memory]),
@@ -287,14 +287,14 @@ def _set_up(bound: BoundWorkload, out: Path, versions: Versions, calibration: Ca
     if known is not None:
         if known != print_of_workload:
             raise OtherWorkload(
-                f'"{out}" holds the run of another workload',
-                detail="A run continues only with the workload and strategy it was started with.",
+                f'"{out}" contains the run of another workload',
+                detail="A run can only be continued with the workload and the strategy that started it.",
                 hint="Name a fresh directory with --out.",
             )
         return
     with store.transaction():
         for stream in workload.streams:
-            if isinstance(stream.source, GeneratorSource):  # a generator starts at the present by default
+            if isinstance(stream.source, GeneratorSource):  # A generator starts now by default.
                 stream = resolve_source(stream, base=out, now_us=wall_clock_us())
             store.streams.add(stream)
         script = _Script(bound, versions, calibration)
@@ -383,7 +383,7 @@ class _Script:
 
 
 def _rows_there(store: Store) -> int | None:
-    """Return the number of rows of all streams; None if the number of one stream is unknown."""
+    """Return the number of rows of all streams, or None if the number of one stream is unknown."""
     total = 0
     for stream in store.streams.all():
         if isinstance(stream.source, FilesSource):
@@ -418,7 +418,7 @@ def _list(store: Store, directory: DataDir, tell: Callable[[str], None]) -> None
 
     for stream in store.streams.all():
         if isinstance(stream.source, FilesSource):
-            if stream.on_error == "stop":  # the file that stopped an earlier start may be corrected
+            if stream.on_error == "stop":  # The file that stopped an earlier start may have been corrected.
                 store.source_files.retry(stream.id)
             try:
                 list_files(
@@ -431,7 +431,7 @@ def _list(store: Store, directory: DataDir, tell: Callable[[str], None]) -> None
             except OSError as error:
                 raise UnreadableInput(
                     f'files of stream "{stream.name}" cannot be read: {error}',
-                    hint="Give the command access to them, or name other files.",
+                    hint="Give the user of the command read access to the files, or name other files.",
                 ) from error
             for warning in warnings:
                 tell(warning)
@@ -448,7 +448,7 @@ def _left_out(store: Store) -> list[tuple[Stream, SourceFile]]:
 
 
 def _end_streams(store: Store) -> None:
-    """Move every watermark far enough past the last row that all windows and groups end."""
+    """Move every watermark so far past the last row that all windows and groups end."""
     plan = store.control_log.latest_plan()
     newest = [s.max_event_time_us for s in store.batches.stream_totals() if s.max_event_time_us is not None]
     if plan is None or not newest:

@@ -37,7 +37,7 @@ class Commits:
     """Listeners for commits; safe to use from many threads and event loops.
 
     Attributes:
-        listened: Set while somebody listens.
+        listened: Event that is set while there is a listener.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Commits:
 
     @contextmanager
     def heard(self) -> Iterator[asyncio.Event]:
-        """Listen for commits: each commit sets the event, and the caller that waits for it clears it."""
+        """Listen for commits: each commit sets the yielded event, and the caller clears it after waiting."""
         event = asyncio.Event()
         with self._lock:
             self._listening[event] = asyncio.get_running_loop()
@@ -75,7 +75,7 @@ class CommitWatch:
     Attributes:
         store: Catalog.
         commits: Listeners for commits.
-        signal: Signals writes to the catalog's file; None: the catalog is not a file.
+        signal: Signals writes to the catalog's file, or None if the catalog is not a file.
         faults: Records unexpected errors.
     """
 
@@ -90,12 +90,12 @@ class CommitWatch:
     _thread: threading.Thread | None = field(default=None, init=False)
 
     def start(self) -> None:
-        """Start looking."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="commits", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop looking."""
+        """Stop the thread."""
         self._stop.set()
         self.commits.listened.set()
         if self._thread is not None:

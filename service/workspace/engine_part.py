@@ -64,8 +64,8 @@ class EngineParts:
         data_dir: Data directory.
         store: Catalog; the engine must write through this object.
         events: Event log.
-        versions: Plans of this engine.
-        plans: Plans of the workspace, whose costs are computed for metrics.
+        versions: Plans new versions and logs them through ``store``.
+        plans: Plans of the workspace; a thread computes their costs for metrics.
         ticks: Functions for further periodic work, called with the wall clock.
         faults: Records unexpected errors of background work.
     """
@@ -101,11 +101,10 @@ class EnginePart:
     _thread: threading.Thread | None = field(default=None, init=False)
 
     def start(self, *, stand_by: bool) -> None:
-        """Start in the background.
+        """Start the thread.
 
         Args:
-            stand_by: Whether to wait for the lease while another engine has it; if False, a taken lease is an
-                error.
+            stand_by: Whether to wait while another engine has the lease; if False, a held lease is an error.
 
         Raises:
             DataDirInUse: Another engine has the data directory or the catalog; not raised for a stand-by.
@@ -125,7 +124,7 @@ class EnginePart:
             self._thread.join()
 
     def status(self) -> EngineStatus:
-        """Return the status of this process's engine, whoever holds the lease."""
+        """Return the status of this process's engine, even if another engine holds the lease."""
         if self._term is None:
             return EngineStatus("failed" if self._refused else "stopped", error=self._refused)
         return self._term.engine.status()
@@ -192,7 +191,7 @@ class _Term:
             raise
 
     def work(self, stopping: threading.Event) -> None:
-        """Do an engine's work until told to stop, or until another engine has the lease."""
+        """Do an engine's work until ``stopping`` is set, or until another engine has taken the lease."""
         self._take_objective()
         self._start_beside()
         store, reported = self._parts.store, EngineStatus()
@@ -309,7 +308,7 @@ class _Term:
         return Deliverer(store, delivery, kept, faults=parts.faults)
 
     def _take_objective(self) -> None:
-        """Plan again if the settings' strategies changed since the last start, or differ from the plan's."""
+        """Plan again if the settings changed since the last start, or if the plan has other strategies."""
         store, versions = self._parts.store, self._parts.versions
         with store.transaction():
             overruled = take_settings(store, versions.base)
@@ -317,6 +316,6 @@ class _Term:
             latest = store.control_log.latest_plan()
             running = [record.query for record in store.queries.running()]
             if latest is not None and (overruled or not objective.is_of(latest, running)):
-                cause = f"strategy {objective.strategy} by settings"
+                cause = f"strategy {objective.strategy} from the settings"
                 # Pinned chains are dropped, so these families must be planned again.
                 versions.replan(latest, cause, replanned=given_families(latest))

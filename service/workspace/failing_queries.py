@@ -1,4 +1,4 @@
-"""Pauses queries whose expression cannot be evaluated, so that the others continue.
+"""Pauses queries with an expression that cannot be evaluated, so that all other queries continue.
 
 worker: ExpressionFailed ── trace ── engine: which queries have it? ── pause them, with the reason
                                             └── the current batch begins again, under the new plan
@@ -20,7 +20,7 @@ def pause_failing(versions: Versions, digest: str, reason: str) -> tuple[str, ..
     Args:
         versions: Plans and logs the new version.
         digest: Digest of the expression (``operators.errors.expression_digest``).
-        reason: Reason that users are shown.
+        reason: Reason for the pause, which users are shown.
 
     Returns:
         Names of the paused queries; empty if no running query has the expression.

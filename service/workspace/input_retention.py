@@ -9,11 +9,11 @@ oldest.
 
 The record of a listed file must stay for as long as the file may reappear; otherwise the file would be read
 twice. So the record is dropped once no batch can read the file, and the file has been missing for a day while
-other files are present (an unmounted file system shows no files). A later file with the same name as a
-forgotten file counts as a new file.
+other files are present (an unmounted file system shows no files). After the record of a file was dropped, a
+later file with the same name counts as a new file.
 
-All input of a removed stream is dropped: its events, its head, its listed files, and then its record
-(``catalog.store.pruning``).
+All input of a removed stream is dropped: its events and all its other records in the event log, its listed
+files, and then the record of the stream (``catalog.store.pruning``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 #: Minimum seconds between two checks.
 INTERVAL_S = 5.0
-#: A check for missing files lists directories, so it runs less often.
+#: Minimum seconds between two checks for missing files; rarer, because each check lists directories.
 FILES_INTERVAL_S = 3600.0
 #: Seconds for which a file must be missing before its record is dropped.
 GONE_S = 24 * 3600.0
@@ -64,7 +64,7 @@ class InputRetention:
     _files_looked_us: int | None = field(default=None, init=False)
     #: Wall clock at which a listed file was first found missing, by stream id and path.
     _gone_since_us: dict[int, dict[str, int]] = field(default_factory=dict, init=False)
-    #: By stream id: the newest batch when a removed stream that still has input was first noticed.
+    #: By id of a removed stream that still has input: the newest batch when the removal was noticed.
     _removed_at: dict[int, int] = field(default_factory=dict, init=False)
 
     def run_once(self, now_us: int) -> tuple[int, int]:

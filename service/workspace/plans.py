@@ -44,7 +44,7 @@ class WorkspacePlans:
         self._priced: Mapping[str, ExpectedCost] = {}
 
     def latest(self) -> Plan | None:
-        """Return the newest plan, even if no batch has run under it yet; None before the first."""
+        """Return the newest plan, even if no batch has run under it yet, or None before the first plan."""
         return self._store.control_log.latest_plan()
 
     def version(self, version: int) -> Plan:
@@ -60,7 +60,7 @@ class WorkspacePlans:
         return self._store.plan_history.page(after, limit)
 
     def history_entry(self, version: int) -> HistoryEntry | None:
-        """Return a version's entry in the history, None if it has none."""
+        """Return a version's entry in the history, or None if the history has no such entry."""
         entry = next(iter(self._store.plan_history.page(version - 1, 1)), None)
         return entry if entry is not None and entry.version == version else None
 
@@ -86,7 +86,7 @@ class WorkspacePlans:
         return self._priced
 
     def price(self) -> Plan | None:
-        """Price the newest plan, over all families, and return it; None if there is none.
+        """Compute the costs of the newest plan, over all families; return the plan, or None without a plan.
 
         The costs of the plan and of the unshared queries are computed from the same measured rates, with
         every window full.
@@ -109,8 +109,8 @@ class WorkspacePlans:
 class PlanPricing:
     """A thread that prices each new plan for metrics, and the same plan again as statistics change.
 
-    Pricing a thousand queries takes seconds; scrapes of the metrics must not wait for it, nor fail because of
-    its errors.
+    Pricing a thousand queries takes seconds. Scrapes of the metrics must not wait for it, and must not fail
+    because of its errors.
 
     Attributes:
         plans: Plans of the workspace.
@@ -127,18 +127,18 @@ class PlanPricing:
     _thread: threading.Thread | None = field(default=None, init=False)
 
     def start(self) -> None:
-        """Start pricing."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="pricing", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the current plan."""
+        """Stop the thread after the plan that is being priced."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
 
     def run_once(self) -> float:
-        """Price the newest plan if it is new or its costs are too old; return how long to rest, s."""
+        """Price the newest plan if it is new or its costs are too old; return the seconds to rest."""
         began_s = self.clock_s()
         try:
             newest = self.plans.latest()

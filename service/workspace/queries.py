@@ -1,8 +1,8 @@
-"""Queries of a workspace: checked, changed, and followed.
+"""Queries of a workspace: their validation, changes and status.
 
-A change is planned, checked and appended to the control log in one transaction; the job finds it there at the
-next batch boundary. A caller that stores further data with a change, such as the answer to a request, does so
-inside the ``changing`` block, which is part of the same transaction.
+A change is planned, checked and appended to the control log in one transaction; the job reads the change from
+the log at the next batch boundary. A caller that stores further data with a change, such as the answer to a
+request, does so inside the ``changing`` block, which is part of the same transaction.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class WorkspaceQueries:
         return tuple(record.query for record in self._store.queries.running())
 
     def status(self, name: str) -> QueryStatus:
-        """Return the status of the newest query of a name, which may have been removed.
+        """Return the status of the newest query with a name; the query may have been removed.
 
         Raises:
             QueryNotFound: No query ever had that name.
@@ -67,7 +67,7 @@ class WorkspaceQueries:
         return query_statuses(self._store, self._store.queries.by_ids(ids))
 
     def current(self, statuses: Sequence[QueryStatus]) -> tuple[QueryStatus, ...]:
-        """Return the current status of queries, such as those that were changed a while ago.
+        """Return the current status of queries whose earlier status is given.
 
         Args:
             statuses: Earlier statuses of the queries.
@@ -83,7 +83,7 @@ class WorkspaceQueries:
         return tuple(found.get(status.query.id, status) for status in statuses)
 
     def series(self, name: str) -> int:
-        """Return the series of the newest query of a name, which identifies its results.
+        """Return the id of the series of the newest query with a name; results are stored by series.
 
         Raises:
             QueryNotFound: No query ever had that name.
@@ -91,7 +91,7 @@ class WorkspaceQueries:
         return self._store.queries.newest(name).series
 
     def removed_with(self, series: int) -> int | None:
-        """Return the plan version that removed a series; None while the series runs or is paused.
+        """Return the plan version that removed a series, or None while the series runs or is paused.
 
         Raises:
             QueryNotFound: The series does not exist, or no longer exists.
@@ -104,7 +104,7 @@ class WorkspaceQueries:
         """Request a query's pending result punctuations; the next batch emits them.
 
         Returns:
-            The query.
+            Status of the query.
 
         Raises:
             QueryNotFound: No query that runs or is paused has that name.
@@ -117,8 +117,10 @@ class WorkspaceQueries:
             if not record.running or not record.query.announces:
                 raise NoResultPunctuations(
                     f'query "{name}" gives no result punctuations',
-                    detail="It does not select _punctuation." if record.running else "It is paused.",
-                    hint="Select _punctuation." if record.running else "Resume it first.",
+                    detail="The query does not select _punctuation."
+                    if record.running
+                    else "The query is paused.",
+                    hint="Select _punctuation." if record.running else "Resume the query first.",
                 )
             self._store.control_log.append(pull=Pull(record.query.id, record.query.a.stream_id))
             return query_statuses(self._store, (record,))[0]
@@ -126,8 +128,8 @@ class WorkspaceQueries:
     def validate(self, cql: str, *, backfill: Backfill = "none") -> Query:
         """Return a query as it would be added, and add nothing.
 
-        The query is parsed, planned and run on a synthetic row exactly as an added query, so that it gives
-        the same errors.
+        The query is parsed, planned and run on a synthetic row like an added query, and raises the same
+        errors.
 
         Raises:
             InvalidInput: The query is invalid.

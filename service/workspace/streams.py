@@ -1,4 +1,4 @@
-"""Streams of a workspace: registered, fed by posts, removed.
+"""Streams of a workspace: their registration, posted events, changes and removal.
 
 Registering first judges the files, then writes to the catalog. Judging reads the footer of every existing
 file, which can take seconds and must not delay other writers. The verdicts about the files, the position
@@ -63,7 +63,7 @@ class WorkspaceStreams:
         versions: Plans versions; removing a stream that was used makes a new plan version.
         roots: Allowed directories of files.
         settle_s: Seconds for which a file that looks broken must be unchanged before it is judged.
-        pressure: Decides whether events are accepted.
+        pressure: Decides whether posted events are accepted.
         servers: Allowed brokers of topics; ``*`` for any.
         dead_letters: Folder for skipped rows of files.
     """
@@ -122,12 +122,12 @@ class WorkspaceStreams:
 
         Raises:
             NameTaken: A stream of that name exists.
-            SourceNotAllowed: Its files are outside of all source roots, or its brokers are not allowed.
-            InvalidInput: Its source cannot be read as declared.
+            SourceNotAllowed: The files are outside of all source roots, or the brokers are not allowed.
+            InvalidInput: The source cannot be read as declared.
         """
         check_servers(draft, self._servers)
         draft = resolve_source(draft, base=self._roots.roots[0], now_us=wall_clock_us())
-        draft = self._roots.confined(draft)  # first, so that a client learns nothing about other files
+        draft = self._roots.confined(draft)  # first, so that clients learn nothing about other files
         validate_source(draft)
         found = _files_of(draft, self._settle_s, self._dead_letters)
         with self._store.transaction():
@@ -163,7 +163,7 @@ class WorkspaceStreams:
 
         Args:
             name: Its name.
-            changed: Returns the stream with the new contract, or raises the error that refuses it.
+            changed: Returns the stream with the new contract, or raises the error that refuses the change.
 
         Raises:
             StreamNotFound: No stream has that name.
@@ -231,13 +231,13 @@ class WorkspaceStreams:
         if using:
             raise StreamInUse(
                 f'the order of stream "{stream.name}" is in use',
-                detail=f"It is the key of queries without windows: {', '.join(using)}.",
-                hint="Change its scramble alone, or remove these queries first.",
+                detail=f"The order is the join key of queries without windows: {', '.join(using)}.",
+                hint="Change only scramble, or remove these queries first.",
                 path=("order",),
             )
 
     def reset_watermark(self, name: str) -> Stream:
-        """Derive a stream's watermark only from its next rows; takes effect with the next batch.
+        """Forget a stream's watermark with the next batch; it then follows from the rows read from then on.
 
         Raises:
             StreamNotFound: No stream has that name.
@@ -261,7 +261,7 @@ class WorkspaceStreams:
 
         Raises:
             StreamNotFound: No stream has that name.
-            NotAnHttpStream: Its rows come from elsewhere.
+            NotAnHttpStream: The stream reads its rows from another source.
         """
         stream = self.get(name)
         if not isinstance(stream.source, HttpSource):
@@ -269,7 +269,7 @@ class WorkspaceStreams:
         return stream
 
     def check_room(self, stream: Stream, sending: Sending | None) -> None:
-        """Refuse a request for which there is no room, unless its events are already stored.
+        """Refuse a request while its stream accepts no events; a repeat of a stored request passes.
 
         Raises:
             IngestFull: No events of the stream, or of any stream, are accepted now.
@@ -302,7 +302,7 @@ class WorkspaceStreams:
 
         Args:
             stream: The stream.
-            patterns: Their patterns, parsed from JSON.
+            patterns: Patterns of the punctuations, parsed from JSON.
 
         Returns:
             Number of keys that the punctuations close.
@@ -317,11 +317,11 @@ class WorkspaceStreams:
         return posted_count(stream, events)
 
     def quarantined(self, name: str, limit: int) -> tuple[int, pa.Table, list[int]]:
-        """Return a stream's quarantined events: their number, the newest and their arrival times, µs UTC.
+        """Return the number of a stream's quarantined events, the newest of them and their arrivals, µs UTC.
 
         Raises:
             StreamNotFound: No stream has that name.
-            NotAnHttpStream: Its rows come from elsewhere.
+            NotAnHttpStream: The stream reads its rows from another source.
         """
         return self._events.quarantined(self.of_posts(name), limit)
 

@@ -1,4 +1,4 @@
-"""Periodic work during the job of a running service: listing of files, heartbeats of idle streams.
+"""Periodic work while the job of a service runs: listing of files, heartbeats of idle streams.
 
 New files and heartbeats of idle streams are recorded in the catalog, in order and durably, before any batch
 can use them. Other periodic work (``ticks``) is called in the same loop.
@@ -56,12 +56,12 @@ class Watcher:
     _warnings: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def start(self) -> None:
-        """Start looking."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the current round."""
+        """Stop the thread after the current round."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -69,7 +69,7 @@ class Watcher:
     def run_once(self) -> None:
         """List new files, send heartbeats for idle streams and do the other periodic work, once.
 
-        A failure of one part does not stop the others.
+        A failure of one part does not stop the other parts.
         """
         try:
             streams = self.store.streams.all()
@@ -134,7 +134,8 @@ class Watcher:
             if stream.idle_timeout_us is None or found is None:
                 continue
             rows, since_us = self._last_seen.get(stream.id, (-1, 0))
-            # Rows that wait because of a paused engine or a full disk would be late after a heartbeat.
+            # Send no heartbeat while rows wait, for example because the disk is full. A heartbeat would make
+            # these rows late.
             if self._waits(stream, read) or rows != found.rows:
                 self._last_seen[stream.id] = (found.rows, self.now_us())
                 continue
@@ -146,7 +147,7 @@ class Watcher:
                 log.info("heartbeat", extra={"stream": stream.name, "watermark_us": target})
 
     def _waits(self, stream: Stream, read: Mapping[str, int]) -> bool:
-        """Return whether rows of a stream wait to be read; True if brokers do not answer."""
+        """Return whether rows of a stream wait to be read; assume that rows wait if brokers do not answer."""
         try:
             return not self.inputs.is_read(stream, read)
         except KafkaDown:

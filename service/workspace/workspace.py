@@ -129,7 +129,7 @@ class Workspace:
         self.audit = store.audit_log
 
     def watch_commits(self) -> None:
-        """Begin to announce commits, until the catalog is closed."""
+        """Announce commits from now on until the catalog is closed."""
         url = self.settings.storage.catalog_url or self.data_dir.catalog_url
         self._watch = CommitWatch(self._store, self.commits, CommitSignal.of((url,)), self.faults)
         self._watch.start()
@@ -209,7 +209,7 @@ class Workspace:
         )
 
     def input_held(self) -> str | None:
-        """Return the reason why batches take no input now; None if they take input."""
+        """Return the reason why batches take no input now, or None if batches take input."""
         disk = self._pressure.disk
         return disk.told(disk.held_below_bytes) if disk.is_out else None
 
@@ -217,7 +217,7 @@ class Workspace:
         """Void a batch that fails repeatedly, and start the engine; the batch's rows become dead letters.
 
         Args:
-            stream: Stream whose rows are left out; None for all.
+            stream: Stream whose rows are left out, or None for all.
             actor: Name of the client that voids the batch.
 
         Raises:

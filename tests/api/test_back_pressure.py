@@ -89,7 +89,7 @@ def test_a_backlog_in_rows_is_refused_until_a_batch_has_read_it(start: Start) ->
         service.made("POST", "/streams", stream_document(name))
     assert post(service, 9).status_code == 202
     assert post(service, 9).status_code == 202  # taken as a whole: the stream was below its limit
-    wait_s = refused(post(service, 1), 'stream "A"', "18 of its events", "10 rows", "MAX_BACKLOG_ROWS")
+    wait_s = refused(post(service, 1), 'stream "A"', "18 events of the stream", "10 rows", "MAX_BACKLOG_ROWS")
     assert wait_s == RETRY_S  # no batch has read the stream, so nobody knows when one will
     assert post(service, 5, "B").status_code == 202  # another stream has a limit of its own
 
@@ -147,7 +147,7 @@ def test_the_numbers_are_right_after_a_restart_and_after_old_events_were_dropped
     assert metric(service, "sluice_backlog_bytes", stream="A") == before
 
     service = start(max_backlog_rows=60)
-    refused(post(service, 1), "60 of its events")
+    refused(post(service, 1), "60 events of the stream")
     assert metric(service, "sluice_backlog_bytes", stream="A") == before
     assert start(max_backlog_rows=61).send("POST", "/streams/A/events", events(1)).status_code == 202
 

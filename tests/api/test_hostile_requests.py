@@ -138,7 +138,7 @@ def test_a_path_that_cannot_be_made_absolute_is_refused(service: Service, path: 
 def test_a_column_name_that_cannot_be_printed_is_refused(service: Service, column: str) -> None:
     stream = stream_document("X") | {"columns": {"ts": "timestamp", column: "int"}}
     problem = refused(service, "/streams", json.dumps(stream), 422)
-    assert problem["detail"] == f"column name {column!a} holds a character that cannot be printed"
+    assert problem["detail"] == f"column name {column!a} contains a character that cannot be printed"
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,8 @@ def test_the_demo_tells_what_punctuations_gain(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     found = re.search(
         r"600 auctions were closed; each count came at most (\d+) batches after the closing\.\n"
-        r"\d+ auctions were held on average, ([\d.]+) times the \d+ that are held without punctuations\.",
+        r"\d+ auctions were in the state on average, ([\d.]+) times the "
+        r"\d+ that would be there without punctuations\.",
         ended.stdout,
     )
     assert found is not None, ended.stdout

@@ -44,13 +44,13 @@ def check_dialect(
             raise _unfit(name, f"is for {kinds}", "Leave it out, or correct the format.")
     _check_marks(dialect)
     if any("\n" in text or "\r" in text for text in dialect.null_values):
-        raise _unfit("null_values", "holds a line end", "Remove it.")
+        raise _unfit("null_values", "contains a line end", "Remove the line end.")
     try:
-        "a".encode(dialect.encoding)  # only encodings of text pass; others, such as rot13, are refused
+        "a".encode(dialect.encoding)  # refuses codecs that are not encodings of text, such as rot13
         codecs.getincrementaldecoder(dialect.encoding)
     except (LookupError, ValueError) as error:
         hint = "Write the name of an encoding, such as utf-8, utf-16, latin-1 or cp1252."
-        raise _unfit("encoding", f'names no encoding: "{dialect.encoding}"', hint) from error
+        raise _unfit("encoding", f'is not the name of an encoding: "{dialect.encoding}"', hint) from error
     if dialect.timezone is not None:
         _check_timezone(dialect.timezone)
     if dialect.timestamp_format is not None:
@@ -93,7 +93,7 @@ def _check_marks(dialect: Dialect) -> None:
     for first, second in pairs:
         if marks[first] is not None and marks[first] == marks[second]:
             raise _unfit(
-                first, f"and {second} are the same: {marks[first]!r}", "Give each a character of its own."
+                first, f"and {second} are the same: {marks[first]!r}", "Give two different characters."
             )
 
 
@@ -104,7 +104,7 @@ def _check_timezone(name: str) -> None:
     # ZoneInfo raises KeyError, or OSError for the name of a folder; Arrow checks its own database.
     except (KeyError, OSError, ValueError) as error:
         hint = "Write the name of a zone, such as Europe/Berlin, America/New_York or UTC."
-        raise _unfit("timezone", f'names no time zone: "{name}"', hint) from error
+        raise _unfit("timezone", f'is not the name of a time zone: "{name}"', hint) from error
 
 
 def _check_format(name: str, text: str, example: str) -> datetime:

@@ -45,24 +45,24 @@ class PunctuationsDocument(_ContractPart):
     )
     violation: Literal["drop", "stop"] = Field(
         default="drop",
-        description="How to treat a row that breaks a promise. `drop`: it takes no part in the join, is "
-        "counted and kept beside the late rows. `stop`: the engine stops before the batch is committed.",
+        description="How to treat a row that breaks a promise. `drop`: the row is not joined; it is counted "
+        "and stored with the late rows. `stop`: the engine stops before the batch is committed.",
     )
     remember: str | int | float = Field(
         default=_WINDOW,
-        description="How long promises are remembered. `window`: as long as windows require. A duration of "
-        "event time: at least that long. `forever`: without limit.",
+        description="How long promises are remembered. `window`: as long as windows require. A duration such "
+        "as `1h`: at least for that length of event time. `forever`: without limit.",
     )
     column: str | None = Field(
         default=None,
         description="Boolean column of a `files` stream. A row in which it is true is only a punctuation, "
-        "and fixes the one set of columns in `on`.",
+        "and fixes the values of the only set of columns in `on`.",
     )
     open_time: str | int | float | None = Field(
         default=None,
-        description="Mean event time from a row of another stream until this stream closes its key, a "
+        description="Mean event time from a row of another stream until this stream closes the row's key, a "
         "duration. The planner uses it to estimate how many rows slices hold; results do not depend on it. "
-        "If it is left out, it is measured.",
+        "If it is left out, the running job measures it.",
     )
 
     def to_value(self, stream: str, columns: Sequence[Column], source: str) -> Punctuations:
@@ -167,7 +167,7 @@ class ConstraintsDocument(_ContractPart):
     clustered: str | list[str] = Field(
         default_factory=list,
         description="Column, or columns, whose combined values come in runs: a row with new values "
-        "promises that no later row has the values before it.",
+        "promises that no later row has the values of the run before.",
     )
     ordered: dict[str, Annotated[int, Field(ge=0, le=2**62)]] = Field(
         default_factory=dict,
@@ -187,7 +187,7 @@ class ConstraintsDocument(_ContractPart):
             if kind not in ("int", "bigint"):
                 raise InvalidStream(
                     f'column "{name}" of stream "{stream}" has type {kind}, which is not a whole number',
-                    detail="The number behind an ordered column says how far its values may fall back.",
+                    detail="The number given for an ordered column says by how much its values may decrease.",
                     hint="Name a column of type int or bigint; event time is ordered by lateness.",
                     path=(where, "ordered", name),
                 )
@@ -199,7 +199,7 @@ class OrderDocument(_ContractPart):
 
     column: str = Field(
         description="The column, of type int, bigint, date, timestamp or a decimal of up to 18 digits. Rows "
-        "in which it is NULL are not counted."
+        "in which the column is NULL are not counted."
     )
     scramble: Annotated[int, Field(ge=0, le=MOST_SCRAMBLE)] | Literal["monitor"] = Field(
         description="How far rows may arrive out of order: the maximum number of rows by which a row "
@@ -250,7 +250,7 @@ def punctuations_document(contract: Punctuations | None) -> dict[str, Any] | Non
 
 
 def constraints_document(constraints: Constraints) -> dict[str, Any] | None:
-    """Return constraints as a document; None if there are none."""
+    """Return constraints as a document, or None if there are no constraints."""
     if constraints == Constraints():
         return None
     return {
@@ -263,7 +263,7 @@ def constraints_document(constraints: Constraints) -> dict[str, Any] | None:
 def _columns(
     stream: str, columns: Sequence[Column], names: Sequence[str], path: tuple[str | int, ...]
 ) -> tuple[str, ...]:
-    """Return column names as declared; given names may differ in case."""
+    """Return column names as the stream declares them; the given names may differ in case."""
     if not names:
         raise InvalidStream(
             "a set of columns is empty", hint="Name the columns that a punctuation fixes.", path=path

@@ -78,7 +78,7 @@ class _StreamDocument(BaseModel):
 
 
 class FilesDocument(_StreamDocument):
-    """A directory that grows by whole files, or one file, or a glob."""
+    """Files: a directory to which whole files are added, a single file, or a glob."""
 
     type: Literal["files"]
     format: Literal["parquet", "jsonl", "csv"] = "parquet"
@@ -284,7 +284,7 @@ class StreamDocument(_StreamDocument):
     def _state_cap_mb(self) -> int | None:
         if self.state_cap_mb is None and "at_cap" in self.model_fields_set:
             raise InvalidStream(
-                "at_cap says what happens at a cap, but there is none",
+                "at_cap says what happens at a cap, but state_cap_mb is missing",
                 hint="Give state_cap_mb, too.",
                 path=("at_cap",),
             )
@@ -326,7 +326,7 @@ class StreamDocument(_StreamDocument):
                 raise InvalidStream(f'column name "{name}" is reserved', hint=hint, path=path)
             if not name.isprintable():
                 raise InvalidStream(
-                    f"column name {name!a} holds a character that cannot be printed",
+                    f"column name {name!a} contains a character that cannot be printed",
                     hint="Use letters, digits, spaces and punctuation.",
                     path=path,
                 )
@@ -443,7 +443,7 @@ def check_name(kind: str, name: str, path: tuple[str | int, ...] = ()) -> None:
 
 
 def retained_us(retain: str | int | float | None) -> int | None:
-    """Return the longest allowed time window on a stream, µs; None for no limit.
+    """Return the longest allowed time window on a stream, µs, or None for no limit.
 
     Raises:
         InvalidStream: The value is not a length of time, or is zero.
@@ -459,7 +459,7 @@ def retained_us(retain: str | int | float | None) -> int | None:
 
 
 def checked_cap_mb(cap_mb: int | None) -> int | None:
-    """Return the most megabytes that a stream's rows may take in the state.
+    """Check and return the megabytes that a stream's rows may take in the state, or None for no cap.
 
     Raises:
         InvalidStream: The cap is below one megabyte.

@@ -15,10 +15,10 @@ def first_mistake(
     kind: type[InvalidInput],
     known_names: KnownNames,
 ) -> InvalidInput:
-    """Return an error for the first fault that a model found in a document.
+    """Return an error for the first mistake that a model found in a document.
 
     Args:
-        error: The model's error.
+        error: Pydantic's error with all mistakes.
         document: The file.
         kind: Class of the error.
         known_names: Returns the names that are allowed as the last name of a path.

@@ -36,7 +36,7 @@ class YamlDocument:
     root: yaml.Node | None
 
     def location(self, path: ItemPath, *, key: bool = False) -> Location:
-        """Return the location of the value at ``path``, or of its key; if missing, of its nearest parent.
+        """Return the location of the value at ``path``, or of its key; if missing, of the nearest parent.
 
         Args:
             path: Keys and indexes from the top; items that do not exist are skipped.

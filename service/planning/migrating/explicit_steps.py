@@ -3,7 +3,7 @@
     chain of A   [0s, 10s) [10s, 30s)      split at 15s      [0s, 10s) [10s, 15s) [15s, 30s)
                                            merge at 10s      [0s, 15s) [15s, 30s)
 
-Merges are done before splits, as in every migration. The result is the boundaries to pin. The end of the
+Merges are done before splits, as in every migration. The resulting boundaries are pinned. The end of the
 chain never changes, since it follows from the windows.
 """
 
@@ -69,10 +69,14 @@ def _take(step: ExplicitStep, ends: set[int], largest: int, label: str) -> None:
         ends.add(at)
         return
     inner = sorted(ends - {end, largest})
-    hint = f"Merge at {' or '.join(map(display_duration, inner))}." if inner else "It has one slice."
+    hint = (
+        f"Merge at {' or '.join(map(display_duration, inner))}."
+        if inner
+        else "The chain has no inner boundary."
+    )
     if at in (end, largest):
         what = "the end of the chain" if at == end else "the largest window"
-        primary = f"{shown} is {what} of {label}, where the slices of queries end"
+        primary = f"slices of {label} cannot be merged at {shown}, {what}"
         raise UnknownBoundary(primary, detail=known, hint=hint, path=("at",))
     if at not in ends:
         raise UnknownBoundary(f"no slices of {label} meet at {shown}", detail=known, hint=hint, path=("at",))

@@ -1,4 +1,4 @@
-"""Outcome of a migration: the first batch under its version, measured against the batches before."""
+"""Outcome of a migration: duration and slices of its first batch, compared with the batches before."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from catalog.values.plan import Plan
 from planner.families.families import side_chain
 from planner.families.texts.display import display_interval, title_of
 
-#: Number of batches before the migration for the median.
+#: Number of batches before the migration whose median duration is computed.
 MEDIAN_OF = 20
 
 
 def outcome_of(store: Store, record: MigrationRecord) -> MigrationOutcome | None:
-    """Return the outcome of a migration; None until a batch was committed under its version or a later one.
+    """Return a migration's outcome, or None until a batch is committed under its or a later version.
 
     Args:
         store: The catalog.
@@ -76,7 +76,7 @@ def _slices(store: Store, manifest: BatchManifest, families: tuple[str, ...]) ->
 
 
 def _plan(store: Store, version: int) -> Plan | None:
-    """Return a plan; None once it is pruned."""
+    """Return a plan, or None if the plan was pruned."""
     if version == 0:
         return None
     try:

@@ -32,13 +32,13 @@ def migration_price(moved: Moved, objective: CostModelName, constants: Calibrati
     """Return the cost of a migration, in the unit of the deciding model.
 
     In the calibrated model, the cost is an upper bound: every row is filtered in transit and stored again.
-    In fact, a merge stores nothing, and only one bit is stored for most rows that other joins take over.
+    In fact, a merge stores nothing, and for most rows that move to another join only one bit is stored.
 
     In the paper's model, a row that changes its slice is compared once, as in cross-purge; storing is free.
 
     Args:
         moved: Rows to move.
-        objective: Model that decides.
+        objective: Name of the deciding cost model.
         constants: Constants of this machine.
     """
     if objective == "paper":
@@ -64,8 +64,7 @@ def moved_by(plan: Plan, wanted: FamilyPlan, slices: Iterable[SliceCounters]) ->
     held = {(s.family, s.join, s.side, s.slice): s for s in slices}
 
     def amount(of: Callable[[SliceCounters], int]) -> float:
-        # ``rows_moved`` is linear in the contents of slices, so it divides segments and bytes in the same way
-        # as rows.
+        # ``rows_moved`` is linear in the contents of slices, so it can also count moved segments and bytes.
         return rows_moved(_filled(before, {key: of(counters) for key, counters in held.items()}), steps)
 
     return Moved(

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 MigrationState = Literal["pending", "active", "failed"]
 
-#: Most migrations whose outcome is looked up at a time.
+#: Maximum number of migrations whose outcomes are looked up at a time.
 _LOOKED_AT = 100
 
 
@@ -72,11 +72,11 @@ class MigrationStatus:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Objective in force.
+    """Objective in force, and the time of the next clean-up.
 
     Attributes:
         objective: Strategies, pinned chains, and when chains shrink.
-        cleanup_due_us: Wall clock of the next automatic clean-up, µs UTC; None if none is scheduled.
+        cleanup_due_us: Wall clock of the next automatic clean-up, µs UTC, or None if none is scheduled.
     """
 
     objective: Objective
@@ -186,7 +186,7 @@ class Migrations:
             now_us: Wall clock, µs UTC.
 
         Returns:
-            The plan version of a clean-up; None if none was due.
+            The plan version of a clean-up, or None if no clean-up was due.
         """
         self._settle()
         due_us = self._due_us(self.versions.objective)
@@ -195,7 +195,7 @@ class Migrations:
         store = self.versions.store
         with store.transaction():
             objective = self.versions.objective
-            # Checked again under the lock: a query may have left meanwhile, or the policy may have changed.
+            # Check again under the lock: a query may have left meanwhile, or the policy may have changed.
             due_us = self._due_us(objective)
             if due_us is None or now_us < due_us:
                 return None

@@ -5,7 +5,7 @@ probes            other ways to search slices; chains stay
 punctuations      other times to act on closed keys; chains stay
 splits, merges    the family's boundaries, changed and pinned
 clean-up          no pinned boundaries, and no boundaries of departed queries
-roll-back         strategies of an earlier version; chains that were weighed or cut by hand are pinned
+rollback          strategies of an earlier version; chains that were weighed or cut by hand are pinned
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Wanted:
     Attributes:
         objective: Objective in force from the next version on.
         left: Retained boundaries of departed queries, by family id.
-        replanned: Ids of the families that the request concerns; the others keep their chains.
+        replanned: Ids of the families that are planned again; all other families keep their chains.
     """
 
     objective: Objective
@@ -64,10 +64,10 @@ def resolve_migration(
         objective: Objective in force until now.
         previous: The newest plan.
         queries: Queries that will run.
-        store: Catalog, whose history has the versions for a roll-back.
+        store: Catalog, whose history has the versions for a rollback.
 
     Raises:
-        UnknownFamily: A split or merge names no existing family, or names none although there are several.
+        UnknownFamily: A split or merge names an unknown family, or no family although there are several.
         UnknownBoundary: A split or merge is for slices that do not exist.
         NoSharedChain: The queries of the family do not share one chain.
         UnknownPlanVersion: The history has no such version.
@@ -75,7 +75,7 @@ def resolve_migration(
     replanned: frozenset[str] = frozenset()
     if request.on_leave is not None:
         objective = replace(objective, on_leave=request.on_leave)
-        # Under another policy, boundaries of departed queries may be dropped.
+        # The new policy may drop boundaries of departed queries, so all families are planned again.
         replanned = given_families(previous)
     if request.cleanup:
         return Wanted(replace(objective, pinned={}), NO_BOUNDARIES, given_families(previous))
@@ -92,15 +92,13 @@ def resolve_migration(
         objective, concerned = objective.with_probes(
             queries, probe=request.probe, family_probes=request.family_probes
         )
-        # Plan these families again, since the planner makes this choice together with the choice of the
-        # chain.
+        # Plan families with the probe `auto` again, since the planner chooses probe and chain together.
         own = objective.probes_by_family(queries)
         auto = {family for family in concerned if own.get(family, objective.probe) == "auto"}
         return Wanted(objective, objective.left(previous, queries), replanned | auto)
     if request.oblivious_memory is not None:
         objective = replace(objective, oblivious_memory=request.oblivious_memory)
-        # Plan these families again, since the planner makes this choice together with the choice of the
-        # chain.
+        # Plan ordered families again if the planner chooses memory, since it does so together with the chain.
         chosen = {family for family, members in families(queries).items() if members[0].ordered}
         again = frozenset(chosen) if objective.chooses_memory else frozenset()
         return Wanted(objective, objective.left(previous, queries), replanned | again)

@@ -1,7 +1,7 @@
 """The objective in force: from the settings, changed by migrations, stored in the catalog.
 
-settings (per service)  <  workload file  <  migration  <  request or option        the right one overrides
-a family's own strategy overrides the general one, whatever their sources
+settings (per service)  <  workload file  <  migration  <  request or option    (right overrides left)
+a family's own strategy overrides the general strategy, whichever sources the two have
 
 A migration changes the objective in force, which the catalog stores (setting ``objective``). The stored
 objective survives a restart with the same settings. The settings override it if their strategies, probe or
@@ -116,9 +116,9 @@ def store_objective(store: Store, objective: Objective, base: Objective) -> None
 
 
 def take_settings(store: Store, base: Objective) -> bool:
-    """Let settings override a stored objective if they changed since the last start.
+    """Override the stored objective by the settings if the settings have changed since the last start.
 
-    Only their strategies, probe and memory are compared.
+    Of the settings, only strategies, probe and memory are compared.
 
     Args:
         store: The catalog.

@@ -45,7 +45,7 @@ def record_of(previous: Plan | None, plan: Plan, objective: Objective) -> PlanRe
     """Return the history's record of a version.
 
     Args:
-        previous: The previous version; None for the first one.
+        previous: The previous version, or None for the first one.
         plan: The version.
         objective: Objective that the version was planned for.
     """

@@ -26,22 +26,22 @@ class QueryStatus:
     Attributes:
         query: The bound query, the newest of its series.
         series: Id of the first query of its series.
-        revisions: Ids of the queries of its series, this one last; ``results`` counts rows of all of them.
+        revisions: Ids of the queries of its series, ``query`` last; ``results`` counts rows of all of them.
         desired: State that was requested last.
         desired_at_us: Time of the request for the desired state, µs UTC.
         observed: State in the job; ``pending`` until the job runs the newest query of the series.
         observed_at_us: Time since which the job has been in the observed state, µs UTC.
-        paused_because: Reason why the engine paused the query; None if a person paused it, or if it is not
-            paused.
+        paused_because: Reason why the engine paused the query, or None if a person paused it or the query
+            is not paused.
         plan_version: Version in which the desired state takes effect.
-        complete_from_us: Wall clock from which results are complete, µs UTC, if earlier rows are missing;
-            None if nothing is missing or the query is not active yet.
-        missing_columns: Columns (``alias.column``) that are missing in rows stored earlier, so that these
-            rows take no part in the query.
-        decided_until_us: Event time, µs UTC, up to which it is decided whether rows have a partner; None for
-            an inner join, for an unbounded window, and while it is not known.
+        complete_from_us: Wall clock from which results are complete, µs UTC, if earlier rows are missing,
+            or None if no rows are missing or the query is not active yet.
+        missing_columns: Columns (``alias.column``) that are missing in rows stored earlier, so that the
+            query does not join these rows.
+        decided_until_us: Event time, µs UTC, up to which it is decided whether rows have a partner. None for
+            an inner join, for an unbounded window, and while the event time is unknown.
         complete_within_us: Distance in event time, µs, within which a new row still meets every earlier row,
-            although the cap of a stream has removed rows; None if the windows are complete.
+            although the cap of a stream has removed rows. None if the windows are complete.
         results: Result rows so far.
         sinks: Sink records of the series, in the order in which they were set. If the query should have no
             sink, the last record has none.
@@ -71,7 +71,7 @@ class Outcome:
     """Result of a change of queries.
 
     Attributes:
-        version: Plan version with the change; the newest version if the whole change was in effect already.
+        version: Plan version with the change, or the newest version if all of it was in effect already.
         statuses: The changed queries, in the order of the changes.
         effective: Whether the plan changed.
     """
@@ -127,7 +127,7 @@ class _Firsts:
     _known: dict[int, tuple[int, int] | None] = field(default_factory=dict)
 
     def of_version(self, version: int) -> tuple[int, int] | None:
-        """Return the first batch of a version and its commit time; None while the version is not in force."""
+        """Return a version's first batch and its commit time, or None while the version is not in force."""
         if version not in self._known:
             self._known[version] = self.store.batches.first_of_version(version)
         return self._known[version]
@@ -190,7 +190,7 @@ def _warnings(streams: _Streams, query: Query) -> tuple[str, ...]:
 
 
 def _horizons(store: Store) -> dict[int, int]:
-    """Return the horizons in force, by stream id; empty if no stream evicts rows any more."""
+    """Return the horizons in force, by stream id; empty if no stream's cap removes rows any more."""
     if not any(stream.evicts for stream in store.streams.all()):
         return {}
     last = store.batches.last_manifest()
@@ -199,7 +199,7 @@ def _horizons(store: Store) -> dict[int, int]:
 
 
 def _complete_within_us(query: Query, watermarks: Watermarks, horizons: Mapping[int, int]) -> int | None:
-    """Return how far back, in µs, a query's windows are complete; None if they lack no rows."""
+    """Return how far back, in µs, a query's windows are complete, or None if they are entirely complete."""
     within = []
     for mine, other in ((query.a, query.b), (query.b, query.a)):
         horizon, opposite = horizons.get(mine.stream_id), watermarks.get(other.stream_id)
@@ -225,7 +225,7 @@ def _decided_until_us(query: Query, watermarks: Watermarks) -> int | None:
 def _observed(
     store: Store, record: QueryRecord, firsts: _Firsts, added: tuple[int, int] | None
 ) -> tuple[Observed, int]:
-    """Return a query's state in the job and its start; ``added``: the query's first batch and its time."""
+    """Return a query's state in the job and the time of its start; ``added`` is its first batch and time."""
     removed = None if record.removed_version is None else firsts.of_version(record.removed_version)
     if removed is not None:
         return "paused" if record.paused else "removed", removed[1]

@@ -7,7 +7,7 @@ from catalog.values.stream import Stream
 
 
 def query_warnings(query: Query, a: Stream, b: Stream) -> tuple[str, ...]:
-    """Return warnings about a query of two streams; none about a query of more streams.
+    """Return warnings about a query of two streams; a query of more streams has no warnings.
 
     Args:
         query: The query.

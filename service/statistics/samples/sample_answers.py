@@ -78,12 +78,12 @@ class Answer:
     """Estimates from a sample.
 
     Attributes:
-        value: Rate, selectivity or width; NaN if the sample does not give it.
+        value: Rate, selectivity or width; NaN if the sample does not determine the value.
         at_us: Time of the sample, µs UTC.
-        keys: Keys; None unless the question was about keys.
+        keys: Keys, or None if the question was not about keys.
         file_s: Event time per file, seconds; only for a question about rates.
         files: Number of files; only for a question about rates.
-        rows: Rows; None unless the question was about rows.
+        rows: Rows, or None if the question was not about rows.
     """
 
     value: float
@@ -95,7 +95,7 @@ class Answer:
 
     @property
     def measure(self) -> Measure | None:
-        """The value as a measure; None if there is no value."""
+        """The value as a measure, or None if there is no value."""
         return None if math.isnan(self.value) else Measure(self.value, "sampled", self.at_us)
 
 
@@ -160,7 +160,7 @@ def answered(
 
 
 def _keys(table: pa.Table, question: KeyAsked) -> SampledKeys | None:
-    """Return the keys of the rows that have a key; None if no row has one."""
+    """Return the keys of the rows that have a key, or None if no row has a key."""
     key, valid = join_key(table, question.columns, question.types)
     key = key[valid]
     if not len(key):

@@ -102,7 +102,7 @@ def sample_profile(
 
     Args:
         source: Where samples come from: ``CatalogRows`` or ``WorkloadRows``.
-        streams: The queries' streams; others are left out.
+        streams: At least the queries' streams; all other streams are ignored.
         queries: Bound queries.
         cache: Answers of earlier calls.
         clock_us: Wall clock, µs UTC.
@@ -171,7 +171,7 @@ def _side(query: Query, side: SideName) -> Side:
 def _width(
     family: str, members: Sequence[Query], side: SideName, streams: Mapping[int, Stream]
 ) -> WidthAsked:
-    """Return the question for the width of the rows that a family stores for a side; it needs no plan."""
+    """Return the question for the width of the rows that a family stores for a side, without a plan."""
     first = members[0]
     shape = FamilyPlan(
         id=family,
@@ -200,7 +200,7 @@ def _answers(
     cache: SampleCache,
     clock_us: Callable[[], int],
 ) -> dict[Question, Answer]:
-    """Answer questions about a stream; one sample answers all questions that the cache does not."""
+    """Answer questions about a stream from the cache, and all others from one sample."""
     amount = source.amount(stream)
     known = {q: found for q in questions if (found := cache.find(stream.id, amount, q)) is not None}
     new = [q for q in questions if q not in known]
@@ -267,7 +267,7 @@ def _family_profile(
 def _bands(
     grouped: Mapping[str, Sequence[Query]], streams: Mapping[int, Stream]
 ) -> tuple[dict[str, list[Band]], dict[tuple[str, SideName], RowsAsked]]:
-    """Return the bands of each family with several bands, and the row samples to measure them."""
+    """Return the bands of each family with several bands, and the questions for rows to measure them."""
     bands: dict[str, list[Band]] = {}
     rows: dict[tuple[str, SideName], RowsAsked] = {}
     for family, members in grouped.items():
@@ -297,7 +297,7 @@ def _band_profiles(
     rows: Mapping[tuple[str, SideName], RowsAsked],
     answers: Mapping[int, Mapping[Question, Answer]],
 ) -> Iterator[BandProfile]:
-    """Yield the share of pairs that fall into each band; nothing if a stream has no rows."""
+    """Yield the share of pairs that fall into each band; yield nothing if a stream has no rows."""
     a, b = (answers[_side(member, side).stream_id].get(rows[family, side]) for side in SIDES)
     if a is None or b is None or a.rows is None or b.rows is None:
         return

@@ -57,7 +57,7 @@ def test_merges_come_before_splits() -> None:
         ),
         (
             step("merge", 30, "A"),
-            "30s is the end of the chain of A, where the slices of queries end\n"
+            "slices of A cannot be merged at 30s, the end of the chain\n"
             "  detail: Slices of A end at 10s, 30s.\n  hint: Merge at 10s.",
         ),
         (
