@@ -16,7 +16,7 @@ ROWS, WIDTH = 6000, 400
 def test_the_oldest_rows_leave_at_a_cap_and_another_retain_changes_windows(service: RunningService) -> None:
     columns = {"ts": "timestamp", "k": "bigint", "note": "string"}
     capped = stream_document("cap_a", columns) | {"state_cap_mb": 1, "at_cap": "evict"}
-    for wrong, told in (({"state_cap_mb": 0}, "must be at least 1"), ({"at_cap": "stop"}, "there is none")):
+    for wrong, told in (({"state_cap_mb": 0}, "must be at least 1"), ({"at_cap": "stop"}, "is missing")):
         bad = service.ok("POST", "/streams", 422, json=stream_document("cap_bad", columns) | wrong)
         assert told in bad["title"] + bad["detail"]
     service.ok("POST", "/streams", 201, json=capped)
