@@ -27,7 +27,7 @@ class FilesSink:
     Attributes:
         path: Directory, relative to the export directory that the operator configured.
         format: Format of the files.
-        batches_per_file: Most batches with results in one file.
+        batches_per_file: Maximum number of batches in one file; batches without results do not count.
         max_delay_us: Longest time that the results of a batch wait for more batches, wall clock µs.
     """
 

@@ -241,12 +241,12 @@ class Absence:
         self.marks[side].segments = [segment for segment in kept if len(segment)]
 
     def undecided(self, side: str, held: Iterable[Segment], opposite_us: int | None) -> int:
-        """Count the rows of a side that are not yet decided for every window.
+        """Count the rows of a side that are still undecided for the longest window.
 
         Args:
             side: The side.
             held: Stored rows of the side that have a key; this object holds the rows without a key.
-            opposite_us: The opposite watermark, µs.
+            opposite_us: The opposite watermark, µs; if it is None, all rows are undecided.
         """
         segments = [s for s in (*held, *self.keyless[side].segments) if len(s)]
         if opposite_us is None:

@@ -5,9 +5,10 @@ T_b - T_a >= 0, otherwise *behind*. A position is ``piece of input << 32 | row``
 
     positions   7<<32 | 2,  7<<32 | 4,  8<<32 | 3      places   0  2  4      rows 2 to 4 of pieces 7 and 8
 
-The positions of stored rows are in few pieces of input and dense in each piece. Posted events have one dense
-range of positions. So a table with an entry per position is possible. A look-up in such a table is about 20
-times as fast as sorting the positions.
+A table has an entry for each of these rows of each piece, whether the row is stored or not; the *place* of a
+position is its index in the table. Stored rows are in few pieces of input and dense in each piece, and posted
+events have one dense range of positions, so such a table is small. A look-up in it is about 20 times as fast
+as sorting the positions.
 """
 
 from __future__ import annotations

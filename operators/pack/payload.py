@@ -260,7 +260,7 @@ def _valid(rows: pa.RecordBatch) -> pa.RecordBatch:
 def arrivals(
     payloads: Sequence[Payload], family: str, side: str
 ) -> list[tuple[pa.RecordBatch, ArrivedFile | None]]:
-    """Return the rows of one family side from all payloads and their files, in the order of partitions."""
+    """Return a family side's rows and their file, if any, per payload that has some, in partition order."""
     part = family, side
     ordered = sorted(payloads, key=lambda p: p.order)
     return [(p.rows[part], p.files.get(part)) for p in ordered if part in p.rows]

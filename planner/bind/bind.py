@@ -322,7 +322,7 @@ def _add_using(scope: Scope, found: _Conditions, identifier: exp.Identifier) -> 
 
 
 def _keys(scope: Scope, statement: Statement, found: _Conditions) -> list[_KeyPair]:
-    """Return the key, sorted; equal event times are the key if no other columns are equal."""
+    """Return the column pairs of the key, sorted; equated event times belong to it only without others."""
     if not found.keys:
         for pair, node in found.equal_times:
             _add_key(scope, found, pair, node)

@@ -1,4 +1,7 @@
-"""Reads posted events in workers, which load only the database driver; defines the log's URL and blobs."""
+"""Reads posted events from the event log, whose URL and blobs of rows are defined here.
+
+Workers use this module, so it imports only the driver of the log's database, not SQLAlchemy.
+"""
 
 from __future__ import annotations
 
