@@ -152,7 +152,7 @@ def build_plan(
             # buckets.
             asked = Replication(ALL_BUCKETS)
         elif members[0].ordered and may_sort(objective, old):
-            # Waiting rows stay in the buckets to which their keys belonged when the rows arrived.
+            # Rows that wait for their place in the order stay in one bucket, so their key must not spread.
             asked = HASHED
         elif (
             (members[0].counts_rows and not is_theta(family_id))
@@ -166,7 +166,7 @@ def build_plan(
             asked = HASHED
         policy = policies.get(family_id, PunctuationPolicy())
         replication = replications.get(family_id, HASHED).grown(asked)
-        # Pairs become rows of the next step in the bucket that made them.
+        # Pairs become rows of the next step in the bucket that made them, so both steps use the same buckets.
         if not is_theta(family_id):
             replication = spread.get(members[0].a.stream_id, replication)
         if hands_on:

@@ -1,4 +1,4 @@
-"""Checks of a family's joins: they answer every query, make every pair once, and keep every row in use.
+"""Checks of a family's joins: they answer every query, make every pair once, and keep all rows they need.
 
 The joins of a family must have one of three forms:
 

@@ -208,7 +208,7 @@ def _check_filters(plan: Plan, family: FamilyPlan, side: SideName) -> None:
 
 
 def _check_history(plan: Plan, previous: Plan | None) -> None:
-    """Check that bits, activations, streams and buckets of keys stay, because stored rows depend on them."""
+    """Check that bits, activations, streams and buckets of keys are kept, as stored rows depend on them."""
     if previous is None:
         previous = Plan(0, plan.strategy, (), ())
     lost = {s.id for s in previous.streams} - {s.id for s in plan.streams}
@@ -266,7 +266,7 @@ def _check_bits_kept(
 def _meanings(
     family: FamilyPlan, queries: Iterable[PlannedQuery]
 ) -> Iterator[tuple[PlannedQuery, tuple[object, ...]]]:
-    """Yield each query of a family with the properties that its id fixes: family, windows, filters."""
+    """Yield each query of a family with the properties that must not change under its id."""
     sql_a = {f.bit: f.sql for f in family.filters_a}
     sql_b = {f.bit: f.sql for f in family.filters_b}
     for q in queries:

@@ -131,7 +131,7 @@ class Objective:
         probe: AskedProbe | None = None,
         family_probes: Mapping[str, AskedProbe | None] = _NO_PROBES,
     ) -> tuple[Objective, frozenset[str]]:
-        """Set how slices are searched.
+        """Set the methods by which slices are searched.
 
         Args:
             queries: Queries that run.
@@ -199,7 +199,7 @@ class Objective:
         return self.oblivious_memory == "auto" and self.oblivious_memory_mb is not None
 
     def weighs_costs(self) -> bool:
-        """Return whether any plan can depend on cost statistics."""
+        """Return whether plans for this objective can depend on rates and selectivities."""
         return self.chooses_memory or "cpu-opt" in (self.strategy, *self.family_strategies.values())
 
     def weighs_keys(

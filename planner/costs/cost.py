@@ -194,7 +194,7 @@ class VerdictLoad:
 
 
 class CostModel(Protocol):
-    """Model that gives the work of loads a price."""
+    """Model that computes the cost of loads."""
 
     def slice_terms(self, load: SliceLoad) -> Terms:
         """Return the cost of a slice."""

@@ -97,7 +97,7 @@ class Unmatched:
 
 @dataclass(frozen=True, slots=True)
 class SideRates:
-    """Rates of one side.
+    """Known or assumed statistics of the rows of one side.
 
     Attributes:
         rate: Rows per second of event time.
@@ -183,7 +183,7 @@ class SideRates:
 
         def within(piece: Any, until_s: Floats) -> Floats:
             rate, lasting_s = rates[piece], until_s - starts[piece]
-            # With a rate of 0 all rows stay.
+            # If the rate is 0, no row leaves, so each row spends the whole time in the state.
             spent = np.where(
                 rate > 0, -np.expm1(-rate * lasting_s) / np.where(rate > 0, rate, 1.0), lasting_s
             )
@@ -372,7 +372,7 @@ def _lag(side: SideName, known: FamilyProfile | None) -> Measure:
 
 
 def _open_s(side: SideName, known: FamilyProfile | None) -> Measure | None:
-    """Return the mean seconds until the other side closes the key of a row."""
+    """Return the mean seconds until the other side closes the key of a row, or None if unknown."""
     return None if known is None else known.open_a_s if side == "a" else known.open_b_s
 
 

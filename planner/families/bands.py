@@ -27,8 +27,8 @@ def candidate_bands(residuals: Iterable[str | None], types: Types) -> list[Band]
         types: Types of the columns of both sides.
 
     Returns:
-        The bands that contain every pair of every query: first the bands with two bounds, then the bands with
-        one bound, each sorted by side and column.
+        The bands that contain every pair of every query. Bands with two bounds come before bands with one
+        bound; bands with equally many bounds are sorted by side and column.
     """
     common: Limits | None = None
     for residual in residuals:

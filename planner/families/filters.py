@@ -34,8 +34,7 @@ def assign_bits(
     """Assign a lineage bit to every wanted filter.
 
     A filter of the previous plan keeps its bit; new filters get the next bits in the order of their texts. A
-    filter that left and returns gets a new bit, because rows that arrived in between were not evaluated for
-    the former bit.
+    filter that left and returns gets a new bit, because it was not evaluated on rows that arrived in between.
 
     Args:
         wanted: For each wanted filter, as a canonical predicate, the columns that it reads.
@@ -75,7 +74,7 @@ def first_bit(next_bit: Mapping[str, int], scope: str) -> int:
 
 
 def kept_counts(next_bit: Mapping[str, int], families: Collection[str]) -> tuple[tuple[str, int], ...]:
-    """Return the next free bits of a plan's families; those of departed families are merged into one entry.
+    """Return the next free bit of each scope in a plan, and one for all families that are not in the plan.
 
     Args:
         next_bit: First bit that was never assigned, by scope.
@@ -92,12 +91,13 @@ def kept_counts(next_bit: Mapping[str, int], families: Collection[str]) -> tuple
     return tuple(sorted((kept | {ANY_SCOPE: gone}).items() if gone else kept.items()))
 
 
-#: Bits of the filters that each filter implies, by its bit: a row that passes a filter passes these, too.
+#: For each filter, the filters that it implies, by lineage bit: a row that passes a filter also passes every
+#: filter that this filter implies.
 Weaker = Mapping[int, frozenset[int]]
 
 NOTHING_IMPLIED: Weaker = MappingProxyType({})
 
-#: If a side has more distinct filters, they are not compared pairwise, because each added query repeats this.
+#: Maximum number of filters of a side to compare pairwise: every added query repeats the comparisons.
 _MOST_COMPARED = 64
 
 

@@ -37,7 +37,8 @@ def cpu_opt(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinP
     Merging slices saves purging, unions of results from several slices, and the overhead of operators. But it
     adds routing at the boundaries inside the merged slice. If queries have filters, the merged slice also
     keeps rows that only its first part needs, so more rows are held, probed and tested (§6.2). Among chains
-    of equal cost, the chain that holds the fewest rows is chosen, and among these the one with most slices.
+    of equal cost, the chain with the fewest rows is chosen. If chains are equal in rows, too, the chain with
+    the most slices is chosen.
 
     Args:
         family: Queries and their filters.

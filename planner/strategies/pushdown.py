@@ -5,9 +5,9 @@
     A ──split by σ──┬─ fails ──> join p1: windows w1, for Q1
                     └─ passes ─> join p2: windows w2, for Q1 and Q2          B goes to both
 
-If there are more queries, they are ranked by their windows. The highest rank whose queries can use a row is
-the class of the row. Queries of lower ranks may also use the row, but no query of a higher rank can, so the
-row needs no wider window than the window of its rank.
+If there are more queries, they are ranked by their windows. Each rank has a class of rows: a row is in the
+class of the highest rank whose queries can use it. Queries of lower ranks may also use the row, but no query
+of a higher rank can, so the row needs no wider window than the window of its rank.
 Invariant: the classes of rows are disjoint, and every row that some query can use is in a class, so every
 pair is made in exactly one join. The price of the strategy is that each join stores its own copy of the rows
 of the other stream that it can use.

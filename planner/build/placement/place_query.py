@@ -78,7 +78,7 @@ class QueryPlaces:
         if family_id not in self.hashed:
             inner = replace(query, kind="inner", preserved=(), beside_inner=False)
             profile = self.profile([inner])
-            # Filters are ignored. They only reduce the rows of a key, so its work is not underestimated.
+            # Filters are ignored. They only reduce the rows of a key, so the estimate is an upper bound.
             family = Family(family_id, (planned_query(inner, None, None, 0),), (), ())
             rates = family_rates(family, query.a.stream_id, query.b.stream_id, profile)
             self.hashed[family_id] = chosen_replication(family, rates) == HASHED

@@ -181,7 +181,7 @@ def departed_replications(
 
 
 def refuse_spread_pairs(families: Sequence[FamilyPlan]) -> None:
-    """Refuse a step with pairs on both sides whose rows of one key are in several buckets.
+    """Refuse a step that joins pairs with pairs, if rows of one key are in several buckets.
 
     Pairs stay in the bucket that makes them, so some pairs with equal keys would not meet.
 

@@ -180,6 +180,6 @@ def batch_overlap(load: SliceLoad) -> float:
     """Return the extra pairs that batches examine, as a fraction of the pairs examined tuple by tuple.
 
     All males of a batch meet all rows of the batch, whichever came first, and also the rows that are purged
-    at the end of the batch. Each of these two effects adds the rows of half a batch.
+    at the end of the batch. On each side this adds the rows of half a batch.
     """
     return load.first * load.batch_s / (2.0 * (load.w_end_s - load.w_start_s))

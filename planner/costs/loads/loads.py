@@ -157,7 +157,7 @@ class ChainLoads:
         first_judged: Rows per second that the filter of the first slice tests.
         judged: Integral of the number of distinct filters, of both sides, that are tested on pairs.
         guaranteed: Filters counted in ``judged`` that all pairs of a slice starting here pass anyway; for
-            each filter, the value of ``lasting`` at the largest window of its queries.
+            each filter, the value of ``lasting`` at the largest window of the queries with this filter.
         residuals: Integral of the mean number of residuals that are tested on a pair.
         results: Integral of the fraction of equal-key pairs that serve a query.
         windows_below: Number of distinct windows that are smaller than the boundary.

@@ -4,7 +4,7 @@ The rows of a batch arrive as one segment. In every batch, each segment is probe
 Segments that together span no more than the slack, 1/40 of the join's largest window, may be merged and may
 straddle a slice boundary. So their number depends on whether a batch covers more event time than the slack:
 
-    batch > slack      never merged; cut where rows or males stop, but not into pieces below the slack
+    batch > slack      never merged; cut at boundaries where rows or males stop, if longer than the slack
     batch <= slack     never cut; merged once four neighbours span no more than the slack
 
 Source: ``purge`` and ``compact`` of ``operators.slices.sliced_join``; their rules are applied here to time
@@ -130,7 +130,7 @@ class SegmentRule:
         grown_s = max(_YOUNG / full_per_s, young_s) if full_per_s > 0.0 else np.inf
         young = np.minimum(age_s, young_s) / self.batch_s
         growing = _YOUNG * np.log(np.clip(age_s, young_s, grown_s) / young_s)
-        # If ``full_per_s`` is 0, no segment reaches full size; and 0 times infinity would be NaN.
+        # If ``full_per_s`` is 0, no segment reaches full size, and 0 times infinity would be NaN.
         return young + growing + (np.maximum(age_s - grown_s, 0.0) * full_per_s if full_per_s > 0.0 else 0.0)
 
     @property
@@ -251,7 +251,7 @@ def merging(batches: int) -> tuple[float, float]:
         segments = _compacted([*segments, (now, now + 1)], batches)
         if now in counted:
             held += len(segments)
-            # Segments that arrive in one batch are merged before they are stored.
+            # Rows of the current batch are merged before they are stored, so they do not count as rewritten.
             merged = {*segments} - before - {(now, now + 1)}
             rewritten += sum(end - first - (end > now) for first, end in merged)
     return held / len(counted) / (window / batches), rewritten / len(counted)

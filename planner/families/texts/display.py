@@ -1,6 +1,6 @@
 """Text of a plan's values for people: windows, predicates and families.
 
-For display only: nothing here is parsed again or compared.
+The texts are only for display: no code parses or compares them.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def memory_text(memory: Memory) -> str:
 
 def resting_text(family: FamilyPlan) -> str:
     """Return a note that the pairs of the previous step are not stored; empty if they are stored."""
-    return "" if family.rests else "pairs of the step before are made again"
+    return "" if family.rests else "pairs of the previous step are recomputed"
 
 
 def replication_text(replication: Replication) -> str:
@@ -141,7 +141,7 @@ def _buckets(fragments: int) -> str:
 
 
 def partition_text(partition: Partition, names: Mapping[int, str]) -> str:
-    """Return a note on the rows of a split stream that a join admits: those that these queries can use.
+    """Return a note on the rows of a split stream that a join admits, by the queries that can use the rows.
 
     >>> partition_text(Partition("a", (1, 2), (3,)), {1: "q1", 2: "q2", 3: "q3"})
     'for q1 or q2, not for q3'
