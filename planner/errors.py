@@ -25,7 +25,7 @@ InternalError
 * InvalidPlan           a plan breaks an invariant
 
 An error in a CQL text is raised with ``at``: a syntax node, a token or offsets. The public functions that
-take the text replace it by a location (``planner.sql.dialect.locate``).
+take the text replace ``at`` by a location (``planner.sql.dialect.locate``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class CqlSyntaxError(InvalidInput):
 
 
 class UnsupportedCql(InvalidInput):
-    """A construct that CQL does not support."""
+    """The text has a construct that CQL does not support."""
 
     code = "unsupported-cql"
 
@@ -82,7 +82,7 @@ class NoWindow(InvalidInput):
 
 
 class InvalidWindow(InvalidInput):
-    """A window that is zero, negative, too long or given twice, or that no pair can satisfy."""
+    """A window is zero, negative, too long or given twice, or no pair of rows can satisfy it."""
 
     code = "invalid-window"
 
@@ -112,19 +112,19 @@ class UnknownStrategy(InvalidInput):
 
 
 class InvalidProbe(InvalidInput):
-    """This way to search slices does not exist, or a family cannot be searched in this way."""
+    """The requested way to search slices does not exist, or does not fit the slices of the family."""
 
     code = "invalid-probe"
 
 
 class InvalidChain(InvalidInput):
-    """Boundaries that do not form a chain for the queries."""
+    """The given boundaries do not form a chain that serves the queries."""
 
     code = "invalid-chain"
 
 
 class UnknownBoundary(InvalidInput):
-    """A request names a slice by a boundary that the chain does not have, or that cannot change."""
+    """A request names a slice by a boundary that does not exist in the chain, or that cannot change."""
 
     code = "unknown-boundary"
 

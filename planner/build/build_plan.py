@@ -2,8 +2,8 @@
 
     queries ── families ── filters (bits) ── strategy (joins) ── replication ── check_plan ── Plan
 
-A plan depends on its queries, on the previous plan and, if the strategy weighs costs, on the given
-statistics. It never depends on the order in which they are given. Bits, activations and replication are
+A plan depends on its queries, on the previous plan and, if the strategy compares costs, on the given
+statistics. It never depends on the order of the queries or statistics. Bits, activations and replication are
 carried over from the previous plan; everything else is derived from the queries' content. So the same
 arguments give the same bytes in every process.
 """
@@ -86,18 +86,18 @@ def build_plan(
     left: ByFamily = NO_BOUNDARIES,
     keep: Collection[str] = (),
 ) -> Plan:
-    """Plan all queries together, as the successor of the previous version.
+    """Plan all queries together, as the plan version that follows ``previous``.
 
     Args:
         queries: All running queries, bound; any order.
         streams: Streams by id; at least those that the queries use.
         previous: Plan version in force until now; None for the first one.
         objective: Strategies, pinned chains, cost model and partitioning. It may name families that do not
-            exist, because all their queries may have left. A pinned family has one shared chain, whatever its
-            strategy.
+            exist, because all their queries may have left. All queries of a pinned family share one chain,
+            whatever the family's strategy.
         calibration: Constants of the calibrated cost model.
-        profile: Statistics that ``cpu-opt`` weighs; missing values are assumed (``costs.rates``).
-        left: Boundaries that departed queries left. They stay in the chains of families that are not pinned.
+        profile: Statistics that ``cpu-opt`` uses; missing values are assumed (``costs.rates``).
+        left: Boundaries of departed queries that stay in the chains, by family id.
         keep: Ids of families whose joins are chosen again only if their queries change.
 
     Returns:
@@ -106,7 +106,8 @@ def build_plan(
     Raises:
         UnknownStrategy: There is no strategy of that name.
         InvalidProbe: Rings are requested for a family that cannot have them.
-        UnsupportedCql: Pairs of two steps would not meet in one bucket (``replication``).
+        UnsupportedCql: A step joins pairs of two other steps, which would not meet in one bucket
+            (``replication``).
         InvalidPlan: A query uses a stream that is not given, or an invariant is broken.
     """
     for name in (objective.strategy, *objective.family_strategies.values()):
@@ -151,7 +152,7 @@ def build_plan(
             # buckets.
             asked = Replication(ALL_BUCKETS)
         elif members[0].ordered and may_sort(objective, old):
-            # Waiting rows stay in the buckets to which their keys belonged when the rows arrived.
+            # Rows that wait for their place in the order stay in one bucket, so their key must not spread.
             asked = HASHED
         elif (
             (members[0].counts_rows and not is_theta(family_id))
@@ -159,13 +160,13 @@ def build_plan(
             or any(map(is_exchanged, sides))
             or members[0].right is not None
         ):
-            # All rows of a key are counted in one bucket, and wait there for their ranks (their row numbers).
-            # If a key spread to a new bucket, pairs made there would not meet the rows stored for the next
-            # step. Pairs that are being exchanged between buckets would not reach the new bucket.
+            # Windows of rows: all rows of a key are counted in one bucket, and wait there for their ranks
+            # (their row numbers). Several steps: if a key spread to a new bucket, pairs made there would not
+            # meet the rows stored for the next step. Exchanged pairs would not reach the new bucket.
             asked = HASHED
         policy = policies.get(family_id, PunctuationPolicy())
         replication = replications.get(family_id, HASHED).grown(asked)
-        # Pairs become rows of the next step in the bucket that made them.
+        # Pairs become rows of the next step in the bucket that made them, so both steps use the same buckets.
         if not is_theta(family_id):
             replication = spread.get(members[0].a.stream_id, replication)
         if hands_on:
@@ -246,7 +247,7 @@ def _family(
     since: Mapping[int, int],
     version: int,
 ) -> Family:
-    """Assign bits and activations to the members of a family; advances ``next_bit``."""
+    """Return a family whose queries have lineage bits and activations; new bits advance ``next_bit``."""
     filters_a = _filters([q.a for q in members], old.filters_a if old else (), f"{family_id}/a", next_bit)
     filters_b = _filters([q.b for q in members], old.filters_b if old else (), f"{family_id}/b", next_bit)
     bits_a = {f.sql: f.bit for f in filters_a}
@@ -258,7 +259,7 @@ def _family(
         filter_b = None if q.b.filter is None else bits_b[q.b.filter]
         was = former.get(q.id)
         if was is not None and (was.filter_a, was.filter_b) == (filter_a, filter_b) and _is_whole(was):
-            planned.append(was)  # an id's properties never change; most ids are known
+            planned.append(was)  # a query never changes under its id, and most queries are in the old plan
             continue
         planned.append(planned_query(q, filter_a, filter_b, since.get(q.id, version)))
     return Family(family_id, tuple(planned), filters_a, filters_b)
@@ -272,7 +273,7 @@ def _probe(
     calibration: Calibration,
     again: Collection[str],
 ) -> Probe:
-    """Return how a family's slices are searched; ``again``: families whose pairs are recomputed.
+    """Return how a family's slices are searched; ``again`` has the families whose pairs are recomputed.
 
     Raises:
         InvalidProbe: Rings are requested explicitly for this family, but its slices cannot have rings.
@@ -284,22 +285,22 @@ def _probe(
             return Probe()
         raise InvalidProbe(
             f'the slices of family "{family.id}" cannot be searched by {probe_text(asked)}',
-            detail="Rings need a key, windows of time or of the order, and inner joins. If a "
-            "next step joins their pairs, it has to keep them in its state.",
-            hint="Write merge, or leave the family out.",
+            detail="Only inner joins with a key can have rings, and not over windows of rows. If a next "
+            "step joins their pairs, it has to store these pairs.",
+            hint="Request merge for this family, or leave the family out.",
         )
     return asked
 
 
 def _is_whole(query: PlannedQuery) -> bool:
-    """Return whether a planned query has all properties that this version stores."""
+    """Return whether a planned query has all properties; queries that older releases planned lack some."""
     return all(output.columns is not None for output in query.outputs)
 
 
 def _kept(
     family: Family, chosen: tuple[JoinPlan, ...], pinned: Boundaries | None, left: Boundaries
 ) -> tuple[JoinPlan, ...]:
-    """Return the pinned chain, else the chosen joins with boundaries that departed queries left."""
+    """Return the pinned chain, or else the chosen joins with the boundaries of departed queries."""
     if pinned is not None:
         return pinned_chain(family, pinned, left)
     return with_retained(family, chosen, left) if left else chosen
@@ -308,7 +309,7 @@ def _kept(
 def _filters(
     sides: Iterable[Side], old: Sequence[PlannedFilter], scope: str, next_bit: dict[str, int]
 ) -> tuple[PlannedFilter, ...]:
-    """Assign the bits of one side of one family; advances ``next_bit[scope]``."""
+    """Assign lineage bits to the filters of one side of a family; new bits advance ``next_bit[scope]``."""
     wanted = {s.filter: tuple(sorted(s.filter_columns)) for s in sides if s.filter is not None}
     filters, next_bit[scope] = assign_bits(wanted, old, first_bit(next_bit, scope))
     return filters
@@ -353,16 +354,16 @@ def chooses_band(
     previous: Plan | None,
     replanned: Collection[str] = (),
 ) -> bool:
-    """Return whether statistics are needed to choose the band of a family (``families.bands``).
+    """Return whether statistics are needed to choose the band of some family (``families.bands``).
 
     Args:
         queries: All queries.
         streams: Streams by id.
-        previous: Plan version in force until now.
+        previous: Plan version in force until now, or None for the first plan.
         replanned: Ids of families that are planned again.
     """
     settled = set() if previous is None else {f.id for f in previous.families} - set(replanned)
-    # Other queries are skipped, because their families have a key; there may be ten thousand of them.
+    # All other queries have a key, so their families need no band. There may be ten thousand such queries.
     keyless = families(q for q in queries if not q.key or q.left is not None)
     return any(
         len(candidate_bands((q.residual for q in members), _types(members, streams))) > 1
@@ -381,7 +382,7 @@ def _types(members: Sequence[Query], streams: Mapping[int, Stream]) -> Types:
 def _streams(
     queries: Sequence[Query], streams: Mapping[int, Stream], previous: Plan | None
 ) -> tuple[Stream, ...]:
-    """Return every stream used so far; a stream that was used before keeps its first definition."""
+    """Return the streams of all plan versions up to this one; a stream keeps its first definition."""
     used = {} if previous is None else {s.id: s for s in previous.streams}
     for query in queries:
         for side in stream_sides(query):

@@ -1,6 +1,6 @@
-"""Checks of a family's joins: every query is answered, every pair made once, every slice has its rows.
+"""Checks of a family's joins: they answer every query, make every pair once, and keep all rows they need.
 
-The joins divide the work in one of three forms, and each form is checked as a whole:
+The joins of a family must have one of three forms:
 
     one join        all queries, all rows (its boundaries may be given: pinned, or left by departed queries)
     a join each     one query per join (unshared)
@@ -21,7 +21,7 @@ def check_joins(family: FamilyPlan) -> None:
     """Check how a family's queries are joined.
 
     Args:
-        family: The family, its queries and filters already checked.
+        family: The family; its queries and filters are already checked.
 
     Raises:
         InvalidPlan: An invariant is broken; the message names the invariant and the place.
@@ -61,7 +61,7 @@ def check_joins(family: FamilyPlan) -> None:
 
 
 def _check_partition(family: FamilyPlan, where: str) -> None:
-    """Check for each class: ``none_of`` has the queries of all higher classes, ``queries`` all others."""
+    """Check each join: ``none_of`` has the queries of all higher classes, ``queries`` all other queries."""
     parts = [join.partition for join in family.joins if join.partition is not None]
     _require(len(parts) == len(family.joins), f"{where}: some joins take a part of the rows, some take all")
     _require(len({p.side for p in parts}) == 1, f"{where}: both sides are split")
@@ -76,7 +76,9 @@ def _check_partition(family: FamilyPlan, where: str) -> None:
         at = f'{where}, join "{join.id}"'
         _require(bool(part.one_of), f"{at}: its class serves no query")
         _require(list(part.one_of) == sorted(set(part.one_of)), f"{at}: one_of is not ascending")
-        _require(part.none_of == tuple(sorted(above)), f"{at}: none_of is not the queries of higher classes")
+        _require(
+            part.none_of == tuple(sorted(above)), f"{at}: none_of differs from the higher classes' queries"
+        )
         _require(above.isdisjoint(part.one_of), f"{at}: a query has two classes")
         _require(set(join.queries) == everyone - above, f"{at}: does not serve its class and all lower ones")
         above |= set(part.one_of)
@@ -106,7 +108,7 @@ def _check_chain(
     elif family.strategy == "mem-opt":
         _require(ends == windows, f"{where}: Mem-Opt must have a slice for each distinct window")
     elif family.strategy == "cpu-opt":
-        # A different boundary would also be correct, but a slice that serves no additional query is a waste.
+        # Any other boundary would give the same results, but cost CPU without serving an additional query.
         _require(ends <= windows, f"{where}: a boundary is not the window of a query")
     else:
         _require(len(chain) == 1, f"{where}: {family.strategy} must have one slice")
@@ -116,7 +118,7 @@ def _check_chain(
 def _check_slices(
     family: FamilyPlan, join: JoinPlan, queries: list[PlannedQuery], side: SideName, where: str
 ) -> None:
-    """Check what each slice keeps, last slice first, so that the set of queries only grows."""
+    """Check the filter of each slice, from the last slice to the first, so that its queries only grow."""
     weaker = weaker_filters(family, side)
     split = join.partition is not None and join.partition.side == side
     filtering = set(join.partition.one_of) if join.partition is not None and split else set(join.queries)

@@ -39,7 +39,7 @@ _T = TypeVar("_T", int, str)
 
 
 def check_plan(plan: Plan, previous: Plan | None) -> None:
-    """Check a plan for consistency, in itself and with the previous version.
+    """Check that a plan is consistent in itself and with the previous version.
 
     Args:
         plan: The plan to check.
@@ -62,7 +62,7 @@ def check_plan(plan: Plan, previous: Plan | None) -> None:
     for family in plan.families:
         for stream_id in (family.stream_a, family.stream_b):
             known = not is_intermediate(stream_id) or stream_id in made
-            _require(known, f'family "{family.id}": no query hands on the pairs that it joins')
+            _require(known, f'family "{family.id}": it joins pairs that no family makes')
     _check_both_sides(plan)
     streams = plan_streams(plan)
     for family in plan.families:
@@ -87,18 +87,18 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
     _require(
         family.id == derived, f"{where}: id does not follow from streams, key, kind and clocks of queries"
     )
-    # In a later step, the rows that pairs may meet are in all buckets of their key, and so are their ranks.
-    # Without a key, the ranks of all rows are in all buckets.
+    # In a later step, all buckets of a key have the rows that pairs may meet, and the ranks of these rows.
+    # Without a key, all buckets have the ranks of all rows.
     spread_ranks = is_intermediate(family.stream_a) or is_theta(family.id)
     _require(
         not (
             family.counted_sides
             and (family.judges_absence or (family.replication.replicates and not spread_ranks))
         ),
-        f"{where}: counted rows of a key would be in several buckets, or be checked for matches",
+        f"{where}: a window counts rows that are in several buckets or are checked for matches",
     )
     inner = [q.kind == "inner" for q in family.queries]
-    _require(not (family.of_absence and any(inner)), f"{where}: inner joins in a family of other joins only")
+    _require(not (family.of_absence and any(inner)), f"{where}: inner joins in a family without inner joins")
     for query in family.queries:
         _require(
             (query.kind == "inner") == (not query.preserved),
@@ -151,7 +151,10 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
             f'{where}: stream "{stream.name}" has no order, or its rows have no event time',
         )
         needed = {c for q in family.queries for c in (q.columns_a if side == "a" else q.columns_b)}
-        _require(stored == tuple(sorted(needed)), f"{where}: columns of {side} are not what its queries need")
+        _require(
+            stored == tuple(sorted(needed)),
+            f"{where}: columns of {side} differ from those that its queries read",
+        )
         unstored = sorted(set(family.carried(side)) - needed)
         _require(not unstored, f"{where}: pairs carry columns {unstored} of {side} that are not stored")
         key = {pair[0 if side == "a" else 1] for pair in family.key}
@@ -161,7 +164,7 @@ def _check_family(family: FamilyPlan, streams: dict[int, Stream]) -> None:
 
 
 def _check_resting(plan: Plan, previous: Plan | None, made: Collection[int]) -> None:
-    """Check recomputed pairs: all rows from which they are made must be stored, in one bucket per key."""
+    """Check that pairs can be recomputed: the rows that form them must be stored, in one bucket per key."""
     unrested = [family for family in plan.families if not family.rests]
     for family in unrested:
         kept = family.stream_a in made and not is_exchanged(family.stream_a) and bool(family.key)
@@ -178,11 +181,11 @@ def _check_resting(plan: Plan, previous: Plan | None, made: Collection[int]) -> 
         )
     rested = {f.id for f in previous.families if f.rests} if previous is not None else set()
     for family in unrested:
-        _require(family.id not in rested, f'family "{family.id}": its rows of side a are stored already')
+        _require(family.id not in rested, f'family "{family.id}": recomputes rows of side a that are stored')
 
 
 def _check_both_sides(plan: Plan) -> None:
-    """Check that each key has one bucket, because pairs of two steps meet in the bucket of their key."""
+    """Check families that join pairs with pairs: each key must have one bucket, so that its pairs meet."""
     for family in plan.families:
         possible = is_intermediate(family.stream_a) and family.key and family.rests
         _require(
@@ -199,13 +202,13 @@ def _check_filters(plan: Plan, family: FamilyPlan, side: SideName) -> None:
     _ascending((f.bit for f in filters), where)
     _ascending(sorted(f.sql for f in filters), f"{where}: predicates")
     used = {bit for q in family.queries if (bit := side_filter(q, side)) is not None}
-    _require(used == {f.bit for f in filters}, f"{where}: not the bits that its queries use")
+    _require(used == {f.bit for f in filters}, f"{where}: bits differ from the bits that its queries use")
     free = first_bit(dict(plan.next_bit), f"{family.id}/{side}")
     _require(all(0 <= f.bit < free for f in filters), f"{where}: a bit is not below next_bit {free}")
 
 
 def _check_history(plan: Plan, previous: Plan | None) -> None:
-    """Check that bits, activations, streams and fragments only grow, as stored rows depend on them."""
+    """Check that bits, activations, streams and buckets of keys are kept, as stored rows depend on them."""
     if previous is None:
         previous = Plan(0, plan.strategy, (), ())
     lost = {s.id for s in previous.streams} - {s.id for s in plan.streams}
@@ -226,12 +229,12 @@ def _check_history(plan: Plan, previous: Plan | None) -> None:
     for family in plan.families:
         old = before.get(family.id)
         was = {} if old is None else {q.id: q for q in old.queries}
-        # Most queries, of which there may be ten thousand, are the same objects as in the previous plan. Such
-        # a query still has the same meaning, because a bit never changes its filter.
+        # Most queries, of which there may be ten thousand, are the same objects as in the previous plan. They
+        # need no check: their properties are the same, and so are the filters of their bits.
         came += _meanings(family, [q for q in family.queries if was.get(q.id) is not q])
     ids = {query.id for query, _ in came}
     since: dict[int, int] = {}
-    # A query of several steps has one meaning per step, in the family of that step.
+    # A query of several steps has one tuple of properties (``_meanings``) per step, in the step's family.
     meaning: dict[int, set[tuple[object, ...]]] = {}
     for former_family in previous.families:
         for query, means in _meanings(former_family, [q for q in former_family.queries if q.id in ids]):
@@ -240,7 +243,7 @@ def _check_history(plan: Plan, previous: Plan | None) -> None:
     for query, means in came:
         expected = since.get(query.id, plan.version)
         _require(query.since_version == expected, f'query "{query.name}": active since {expected}')
-        # An id must keep its meaning, because it is used to interpret rows and routes of earlier batches.
+        # A query may not change under its id, because stored rows and routes refer to the query by this id.
         _require(
             means in meaning.get(query.id, {means}),
             f'query "{query.name}": key, window or filter changed under the same id {query.id}',
@@ -263,7 +266,7 @@ def _check_bits_kept(
 def _meanings(
     family: FamilyPlan, queries: Iterable[PlannedQuery]
 ) -> Iterator[tuple[PlannedQuery, tuple[object, ...]]]:
-    """Yield each query of a family with the properties that its id fixes: family, windows, filters."""
+    """Yield each query of a family with the properties that must not change under its id."""
     sql_a = {f.bit: f.sql for f in family.filters_a}
     sql_b = {f.bit: f.sql for f in family.filters_b}
     for q in queries:

@@ -8,7 +8,7 @@
 Sorting delays results by k rows, so a policy with sorting is chosen only if no other policy stays within the
 memory limit.
 
-Source: Window-Oblivious Join (Wu, Tan, Zhou), §4 and §4.2. Differences: see ``planner.orders.buffers``.
+Source: Window-Oblivious Join (Wu, Tan, Zhou), §4 and §4.2. Symbols, differences: ``planner.orders.buffers``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from planner.costs.rates import FamilyRates, memory_rows
 from planner.families.families import SIDES
 
 _BYTES_PER_MB = 1_000_000
-#: The policies in the order in which they are tried.
+#: The policies from which the planner chooses, in the order in which it tries them.
 _CHOICES = (Memory(), Memory("dbf"), Memory("hybrid"))
 
 
@@ -29,7 +29,7 @@ def choose_memory(family: FamilyPlan, objective: Objective, rates: FamilyRates) 
 
     Args:
         family: The family; a family with windows keeps all its rows in memory.
-        objective: The requested memory policy, and the limit.
+        objective: The requested memory policy, and the memory limit.
         rates: Known or assumed rates of the family.
 
     Returns:

@@ -1,8 +1,8 @@
 """Objective of plans: strategies, pinned chains, the cost model that decides, and partitioning.
 
-strategy            cpu-opt              families without a strategy of their own
-family_strategies   A.k = B.k: mem-opt   that family
-pinned              <family id>: 15 s    that family has the given chain, whatever its strategy
+strategy            cpu-opt              strategy of families without a strategy of their own
+family_strategies   A.k = B.k: mem-opt   strategy of this family
+pinned              <family id>: 15 s    boundaries of this family's chain, whatever its strategy
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ class Objective:
     Attributes:
         strategy: Strategy of families without their own strategy.
         family_strategies: Strategies by family id or key (``A.k = B.k``).
-        cost_model: Model whose CPU cost decides.
-        c_sys: System overhead C_sys of the paper's model, comparisons per row and slice.
-        pinned: Boundaries of the families whose chain is cut by hand, by family id.
-        on_leave: When chains drop boundaries that departed queries left.
+        cost_model: Name of the cost model by which the planner chooses.
+        c_sys: System overhead C_sys of the paper's model, in comparisons per row and slice.
+        pinned: Boundaries of chains that users have set by hand, by family id.
+        on_leave: When chains drop the boundaries of departed queries.
         partitioning: How the number of buckets that share the rows of a key is chosen (``hash``,
             ``replicate`` or ``auto``).
         probe: How slices are searched in families without their own setting.
         family_probes: How slices are searched in individual families, by family id or key.
         family_punctuations: When individual families act on closed keys, by family id or key.
-        oblivious_memory: Where the rows of joins without windows wait.
+        oblivious_memory: Requested memory policy of joins without windows: where their rows wait.
         oblivious_memory_mb: Memory limit of each family that joins without windows, in MB; None for no limit.
     """
 
@@ -81,7 +81,7 @@ class Objective:
         oblivious_memory: AskedMemory | None = None,
         oblivious_memory_mb: float | None = None,
     ) -> Objective:
-        """Return the objective with every argument that is not None replaced; pinned chains stay."""
+        """Return the objective with the given settings; None keeps a setting, and pinned chains stay."""
         limit = self.oblivious_memory_mb if oblivious_memory_mb is None else oblivious_memory_mb
         return replace(
             self,
@@ -102,7 +102,7 @@ class Objective:
         strategy: Strategy | None = None,
         family_strategies: Mapping[str, Strategy | None] = _NO_OWN,
     ) -> tuple[Objective, frozenset[str]]:
-        """Set strategies; families that get one lose pinned chains and boundaries of departed queries.
+        """Set strategies; a family whose strategy is set loses its pinned chain and retained boundaries.
 
         Args:
             queries: Queries that run.
@@ -110,7 +110,7 @@ class Objective:
             family_strategies: Strategies of single families by name; None removes a family's own strategy.
 
         Returns:
-            The objective, and the ids of the families that got a strategy.
+            The objective, and the ids of the families whose strategy was set.
         """
         known = tuple(queries)
         named = by_family(family_strategies, known, strict=False)
@@ -131,7 +131,7 @@ class Objective:
         probe: AskedProbe | None = None,
         family_probes: Mapping[str, AskedProbe | None] = _NO_PROBES,
     ) -> tuple[Objective, frozenset[str]]:
-        """Set how slices are searched.
+        """Set the methods by which slices are searched.
 
         Args:
             queries: Queries that run.
@@ -153,11 +153,11 @@ class Objective:
     def with_punctuations(
         self, queries: Iterable[Query], policies: Mapping[str, PunctuationPolicy | None]
     ) -> Objective:
-        """Return the objective with policies of single families set; None removes a family's own policy."""
+        """Return the objective with punctuation policies of families set; None removes a family's policy."""
         return replace(self, family_punctuations=_set(self.family_punctuations, policies, tuple(queries)))
 
     def probes_by_family(self, queries: Iterable[Query]) -> dict[str, AskedProbe]:
-        """Return how the slices of families with their own setting are searched, by id."""
+        """Return the families' own settings of how their slices are searched, by family id."""
         return by_family(self.family_probes, queries, strict=False)
 
     def policies_by_family(self, queries: Iterable[Query]) -> dict[str, PunctuationPolicy]:
@@ -169,7 +169,7 @@ class Objective:
         return by_family(self.family_strategies, queries, strict=False)
 
     def is_of(self, plan: Plan, queries: Iterable[Query]) -> bool:
-        """Return whether a plan was chosen for these strategies.
+        """Return whether the families of a plan have the strategies of this objective.
 
         Args:
             plan: A plan of the queries.
@@ -195,17 +195,17 @@ class Objective:
 
     @property
     def chooses_memory(self) -> bool:
-        """Whether the planner chooses where rows wait."""
+        """Whether the planner chooses the memory policy of joins without windows."""
         return self.oblivious_memory == "auto" and self.oblivious_memory_mb is not None
 
     def weighs_costs(self) -> bool:
-        """Return whether any plan can depend on cost statistics."""
+        """Return whether plans for this objective can depend on rates and selectivities."""
         return self.chooses_memory or "cpu-opt" in (self.strategy, *self.family_strategies.values())
 
     def weighs_keys(
         self, previous: Plan | None, queries: Iterable[Query], replanned: Collection[str] = ()
     ) -> bool:
-        """Return whether the next plan depends on the keys of a family that is new or planned again.
+        """Return whether the next plan depends on frequent keys of a family that is new or planned again.
 
         Args:
             previous: Plan in force.
@@ -232,7 +232,7 @@ class Objective:
 def _set(present: Mapping[str, T], changes: Mapping[str, T | None], queries: Sequence[Query]) -> dict[str, T]:
     """Return the families' own settings after ``changes``; None removes a family's own setting."""
     named = by_family(changes, queries, strict=False)
-    # The same family may have an entry under its other name (id or key), which would otherwise stay in force.
+    # A family may have an older entry under its other name (id or key), which must not stay in force.
     own = {
         name: kept
         for name, kept in present.items()

@@ -19,15 +19,15 @@ def unrested_families(
     """Return each family whose side a is not stored, with the family that makes the rows of side a.
 
     As soon as one query of the family needs stored rows, they are stored for as long as the family has
-    queries. The rows are also stored if rows of the previous step may be missing when pairs are recomputed:
-    rows of heavy keys, which several buckets share, rows whose key the other stream closes, and rows in
-    rings. The rows are also stored if the previous step has outer, semi or anti joins, because these joins
-    may decide and remove a row while slower streams still need it.
+    queries. The rows are also stored if rows of the previous step may be missing when pairs are recomputed.
+    This may be so for rows of heavy keys, which several buckets share, for rows whose key a stream may close,
+    and for rows in rings. The rows are also stored if the previous step has outer, semi or anti joins,
+    because these joins may answer and remove a row while slower streams still need it.
 
     Args:
-        grouped: Queries by family, as steps.
+        grouped: Queries, as steps, by family id.
         before: Families of the plan in force by id.
-        replications: Keys that several buckets share, by family.
+        replications: Keys that several buckets share, by family id.
         streams: Streams by id.
     """
     firsts = {name: members[0] for name, members in grouped.items()}

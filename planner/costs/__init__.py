@@ -1,4 +1,4 @@
-"""Costs: rates, and costs of a chain, priced by the paper's model or the calibrated one.
+"""Costs: rates of streams, and the costs of chains under the paper's cost model and the calibrated one.
 
 Doors: cost, cost_models, rates.
 """

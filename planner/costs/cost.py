@@ -1,9 +1,10 @@
-"""Cost of a plan: terms that add up, and the loads that a cost model prices.
+"""Cost of a plan: the terms that add up to it, and the loads that a cost model prices.
 
     Profile ── rates ── FamilyRates ── loads ── SliceLoad, JoinInput ── CostModel ── Terms ── Cost
 
-A load is the expected work, in events per second of event time: it does not depend on the model. A
-model gives each event its price: comparisons in the paper's model, CPU seconds in the calibrated one.
+A load is the expected work: how often each operation is done per second of event time. It does not depend on
+the model. A model gives each operation a price: comparisons in the paper's model, CPU seconds in the
+calibrated one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from planner.costs.rates import Floats
 from planner.families.families import SideName
 
 CostModelName = Literal["paper", "calibrated"]
-#: Encoded bytes of a mark: position, event time and two distances, each narrowed.
+#: Encoded bytes of a mark, which records a row's nearest match: position, event time and two distances.
 MARK_BYTES = 16.0
 
 
@@ -58,8 +59,8 @@ class SliceLoad:
     """Expected work of one slice of one side; rates are per second of event time.
 
     All values depend on the start and end of the slice, never on neighbouring slices. So the cost of a chain
-    is the length of a path over boundaries. The filter between two slices counts for the slice that rows
-    leave.
+    is the length of a path over boundaries. The work of a filter between two slices belongs to the slice that
+    rows leave.
 
     The amounts (floats and counts) may be arrays of equal shape: ``cpu_opt`` prices all slices that start at
     one boundary at once. So a model uses only arithmetic and ``np.maximum``, and branches only on ``side``,
@@ -81,18 +82,18 @@ class SliceLoad:
         males_per_s: Opposite rows that probe the slice.
         candidates_per_s: Males times rows held: the comparisons of nested loops.
         matches_per_s: Candidates of equal key.
-        results_per_s: Matches that serve at least one query (before residuals).
-        boundaries: Distinct windows that end strictly inside the slice, so that pairs must be routed.
+        results_per_s: Matches that serve at least one query, before residuals are tested.
+        boundaries: Number of distinct windows that end strictly inside the slice, so that pairs are routed.
         judged_results_per_s: Evaluations of queries' selections on matches (the cost of selection pull-up).
-        unions: Queries whose window ends in this slice and that also use earlier slices of the side.
+        unions: Number of queries whose window ends in this slice and that also use earlier slices.
         batch_s: Event time that a batch covers, seconds.
-        buckets: Buckets of the job.
-        segments: Segments held in one bucket (``planner.costs.loads.segments``): the engine probes them one
-            by one.
+        buckets: Number of buckets of the job.
+        segments: Number of segments held in one bucket (``planner.costs.loads.segments``), which the engine
+            probes one by one.
         stored_segments_per_s: New segments encoded and stored: of arriving rows, of filtered rows and of
             merged segments.
         stored_bytes_per_s: Bytes of new segments.
-        result_columns: Columns that a joined pair carries.
+        result_columns: Number of columns that a joined pair carries.
     """
 
     side: SideName
@@ -126,7 +127,7 @@ class SearchLoads:
 
     Attributes:
         males_per_s: Opposite rows that probe each slice, float64.
-        segments: Segments of each slice that one bucket holds.
+        segments: Number of segments of each slice in one bucket.
         candidates_per_s: Males times rows held.
         matches_per_s: Candidates of equal key.
         inserted_per_s: Rows that enter the first slice.
@@ -141,20 +142,20 @@ class SearchLoads:
 
 @dataclass(frozen=True, slots=True)
 class JoinInput:
-    """Expected work on the input of a family's joins before any slice, counted once per family.
+    """Expected work of a family before and after its slices, counted once for all its joins.
 
     Attributes:
-        rows_per_s: Rows read of both sides.
+        rows_per_s: Rows of both sides that are read.
         filter_evaluations_per_s: Rows times distinct filters; each filter is evaluated once for all joins
             (lineage).
         split_per_s: Rows tested to split a stream among joins (stream partition), times distinct filters.
         private_filters_per_s: Rows tested against each query's own filters before the query's own join
             (unshared).
-        merged_per_s: Pairs merged for queries that several joins feed.
+        merged_per_s: Pairs that are merged for queries whose pairs several joins make.
         batch_s: Event time that a batch covers, seconds.
-        buckets: Buckets of the job.
-        filters: Distinct filters of both sides; each is evaluated on every batch.
-        filtered_sides: Sides that have filters.
+        buckets: Number of buckets of the job.
+        filters: Number of distinct filters of both sides; each filter is evaluated on every batch.
+        filtered_sides: Number of sides that have filters.
     """
 
     rows_per_s: float
@@ -174,10 +175,10 @@ class VerdictLoad:
 
     Attributes:
         marks_per_s: Marks that are stored: a row gets a mark whenever it gets a nearer match.
-        marks_held: Marks held.
-        verdicts_per_s: Rows times distinct windows; each window that passes a row needs a verdict.
-        given_per_s: Rows of one side that are stored as results.
-        result_columns: Columns of a row that is stored as a result.
+        marks_held: Number of marks held.
+        verdicts_per_s: Rows times distinct windows; a verdict is due whenever a window has passed a row.
+        given_per_s: Single rows, rather than pairs, that are stored as results.
+        result_columns: Number of columns of a row that is stored as a result.
     """
 
     marks_per_s: float = 0.0
@@ -193,18 +194,18 @@ class VerdictLoad:
 
 
 class CostModel(Protocol):
-    """Prices loads."""
+    """Model that computes the cost of loads."""
 
     def slice_terms(self, load: SliceLoad) -> Terms:
         """Return the cost of a slice."""
         ...
 
     def input_terms(self, load: JoinInput) -> Terms:
-        """Return the cost of a family's work before its slices."""
+        """Return the cost of a family's work before and after its slices."""
         ...
 
     def verdict_terms(self, load: VerdictLoad) -> Terms:
-        """Return the cost of the verdicts on rows without a match."""
+        """Return the cost of the verdicts (decisions whether a row has a match)."""
         ...
 
 

@@ -19,9 +19,9 @@ class CostModels:
     """The models that price a plan.
 
     Attributes:
-        paper: Comparisons per second.
-        calibrated: CPU seconds per second on this machine.
-        objective: Name of the model that decides.
+        paper: Model of the paper, in comparisons per second of event time.
+        calibrated: Calibrated model, in CPU seconds of this machine per second of event time.
+        objective: Name of the model by which the planner chooses.
     """
 
     paper: CostModel
@@ -33,15 +33,15 @@ class CostModels:
         """Return the models with their constants.
 
         Args:
-            objective: Name of the model that decides.
-            c_sys: C_sys of the paper's model.
+            objective: Name of the model by which the planner chooses.
+            c_sys: System overhead C_sys of the paper's model, in comparisons per row and slice.
             calibration: Constants of this machine.
         """
         return cls(PaperModel(c_sys), CalibratedModel(calibration), objective)
 
     @property
     def deciding(self) -> CostModel:
-        """The model that decides."""
+        """The model by which the planner chooses."""
         return self.paper if self.objective == "paper" else self.calibrated
 
     def family_cost(self, family: FamilyPlan, rates: FamilyRates) -> Cost:
@@ -54,8 +54,8 @@ class CostModels:
         Returns:
             The cost under both models.
 
-        Source: State-Slice §5.2, Lemma 2: a chain's cost is the sum of its slices'. For joins of one slice,
-            the paper model's cost is given by Equations 1 and 2.
+        Source: State-Slice §5.2, Lemma 2: a chain's cost is the sum of the costs of its slices. For joins of
+            one slice, Equations 1 and 2 give the cost under the paper's model.
         """
         loads = [load for join in family.joins for load in slice_loads(family, join, rates)]
         arriving, verdicts = join_input(family, family.joins, rates), verdict_load(family, rates)

@@ -5,7 +5,7 @@ join, λ_b'' is the rate of males of b that can serve a query of the slice, and 
 that the slice holds:
 
     probe    λ_b'' R              nested loops: every male is compared with every row held
-    purge    λ_b'                 each male once per slice, even if no query of the slice needs it: see Eq. 3
+    purge    λ_b'                 each male purges once per slice, even if no query there needs it: see Eq. 3
     filter   rows that move on to a slice with another filter, and rows that enter a first slice with a filter
              + pairs times the selections to test on them: selections of queries that reach the slice, except
              selections that all rows of the slice have passed
@@ -38,9 +38,9 @@ comparison per pair on which it is tested. §6.2 has no formula. It says that a 
 holds and probes more rows, which the terms above count.
 
 Differences from §5.2: merging k slices saves the overhead of k - 1 operators, but the paper prints k
-(``merge_difference`` in ``tests/planner/costs/paper.py``). Merging from 0 saves unions: a query whose slices
-are merged into one slice needs no union, as in Equation 1. The paper says that the costs of unions stay the
-same.
+(``merge_difference`` in ``tests/planner/costs/paper.py``). Merging the first slices saves unions: a query
+whose slices are merged into one slice needs no union, as in Equation 1. The paper says that the costs of
+unions stay the same.
 
 Source: State-Slice (VLDB 2006) §3.1 Eq. 1, §3.2 Eq. 2 (as ``tests/planner/costs/paper.py`` derives it), §4.3
     Eq. 3, §5.2.
@@ -55,10 +55,10 @@ from planner.costs.cost import JoinInput, SliceLoad, Terms, VerdictLoad
 
 @dataclass(frozen=True, slots=True)
 class PaperModel:
-    """Prices loads in comparisons per second.
+    """The paper's cost model, which prices loads in comparisons per second.
 
     Attributes:
-        c_sys: System overhead of an operator, in comparisons per row that passes it: the paper's C_sys.
+        c_sys: The paper's C_sys: system overhead of an operator, in comparisons per row that passes it.
     """
 
     c_sys: float = 0.0

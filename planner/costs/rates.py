@@ -4,14 +4,14 @@
     assumptions, where it has no value ────┴── FamilyRates ── loads
 
 Filters are assumed to be independent: of n filters, 1 - (1 - S_1) ... (1 - S_n) of the rows pass at least
-one. Filters that imply a common filter are independent among the rows that pass that filter:
+one. Filters that imply a common filter are assumed to be independent among the rows that pass this filter:
 
     g ─┬─ f1       P(f1 or f2) = P(g) (1 - (1 - P(f1) / P(g)) (1 - P(f2) / P(g)))
        └─ f2       P(f1 or g) = P(g)
 
 If the other stream closes keys, a row leaves the state before its window ends. The time R until a row leaves
-is assumed to be exponential with mean τ, so a fraction exp(-t/τ) of the rows of age t (in seconds) is left. A
-row that only semi and anti joins need leaves the state when it finds a match (``Unmatched``).
+is assumed to be exponential with mean τ, so a fraction exp(-t/τ) of the rows of age t (in seconds) is still
+held. A row that only semi and anti joins need leaves the state when it finds a match (``Unmatched``).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 #: Ids of stream a and stream b, and pairs of key columns.
 FamilyKey = tuple[int, int, tuple[tuple[str, str], ...]]
 
-#: Rate assumed without statistics: a middle value of the benchmarks, so that plans do not depend on chance.
+#: Rate assumed without statistics: a medium rate of the benchmarks.
 ASSUMED_RATE_PER_S = Measure(1000.0, "assumed")
 #: Row size assumed without statistics: key, event time, position, lineage and two numbers.
 ASSUMED_ROW_BYTES = Measure(64.0, "assumed")
@@ -68,7 +68,7 @@ ASSUMED_SELECTIVITY = Measure(0.5, "assumed")
 ASSUMED_JOIN_SELECTIVITY = Measure(1e-3, "assumed")
 #: Join selectivity without a key: every pair of rows inside the windows is a candidate.
 EVERY_PAIR = Measure(1.0, "given")
-#: Scrambling factor assumed for a stream whose factor is monitored: the smallest possible one
+#: Scrambling factor assumed for a stream whose factor is monitored: the smallest factor that monitoring sets
 #: (``operators.orders``).
 ASSUMED_SCRAMBLE = Measure(64.0, "assumed")
 #: Lag assumed without statistics: ordered streams keep pace with each other.
@@ -80,14 +80,14 @@ HORIZON_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """Range of ages at which only semi and anti joins need a row, so that it leaves at its first match.
+    """Range of ages at which only semi and anti joins need a row, so that the row leaves at its first match.
 
     Matches arrive as a Poisson process, so the fraction of rows without a match at age t is exp(-r (t + w)).
 
     Attributes:
         from_s: Start of this range in seconds; the range ends where the next ``Unmatched`` starts.
         per_s: Matches per row and second: r.
-        behind_s: How far the window reaches back to earlier rows of the other side, in seconds: w.
+        behind_s: How far a row's window reaches back to earlier rows of the other side, in seconds: w.
     """
 
     from_s: float
@@ -97,16 +97,16 @@ class Unmatched:
 
 @dataclass(frozen=True, slots=True)
 class SideRates:
-    """Rates of one side.
+    """Known or assumed statistics of the rows of one side.
 
     Attributes:
         rate: Rows per second of event time.
         row_bytes: Encoded bytes of a stored row.
         selectivity: Fraction of rows that pass each filter, by lineage bit.
         weaker: Filters that each filter implies, by bit.
-        counted_s: Seconds between counted rows if the side has windows of rows, or seconds between steps of
-            the order if the order is the clock, else None.
-        scramble: Scrambling factor of the stream if its order is the clock, else None.
+        counted_s: Mean seconds between two units of the side's clock: counted rows for windows of rows, steps
+            of the order for an ordered side. None if time is the clock.
+        scramble: Scrambling factor of the stream, or None if its order is not the clock.
         lag: Number of rows by which this stream is ahead of the other one in the order; None without an
             order.
         ordered_rows: Expected number of rows in the state for equality of the order columns (Window-Oblivious
@@ -145,7 +145,7 @@ class SideRates:
         object.__setattr__(self, "_above", above)
 
     def passing_any(self, bits: Iterable[int | None]) -> float:
-        """Return the fraction of rows that pass at least one of the filters; None stands for no filter.
+        """Return the fraction of rows that pass at least one of the filters; every row passes None.
 
         >>> side = SideRates(Measure(1), Measure(1), {0: Measure(0.5), 1: Measure(0.5)})
         >>> side.passing_any([0, 1, 0]), side.passing_any([0, None]), side.passing_any([])
@@ -183,7 +183,7 @@ class SideRates:
 
         def within(piece: Any, until_s: Floats) -> Floats:
             rate, lasting_s = rates[piece], until_s - starts[piece]
-            # With a rate of 0 all rows stay.
+            # If the rate is 0, no row leaves, so each row spends the whole time in the state.
             spent = np.where(
                 rate > 0, -np.expm1(-rate * lasting_s) / np.where(rate > 0, rate, 1.0), lasting_s
             )
@@ -219,14 +219,14 @@ class SideRates:
 
 @dataclass(frozen=True, slots=True)
 class FamilyRates:
-    """Rates of a family, known or assumed; every number states its origin.
+    """Rates of a family, known or assumed; every ``Measure`` states its origin.
 
     Attributes:
-        a: Side a.
-        b: Side b.
+        a: Rates of side a.
+        b: Rates of side b.
         join_selectivity: Fraction of the pairs of rows that have equal keys: the paper's S_1.
         batch_s: Event time that one micro-batch covers, seconds.
-        buckets: Buckets of the job.
+        buckets: Number of buckets of the job.
         horizon_s: Length for which the cost of an unbounded window is computed, in seconds.
         frequent: Keys that many rows have.
     """
@@ -297,10 +297,10 @@ def family_rates(
         stream = streams.get(ids[side])
         row_bytes = None if stream is None else stream.row_bytes
         rate = ASSUMED_RATE_PER_S if stream is None else stream.rate_per_s
-        # Of n rows, about n times the join selectivity have the same key as a given row.
         scramble = None
         if clocks[side] == "order":
             scramble = ASSUMED_SCRAMBLE if stream is None or stream.scramble is None else stream.scramble
+        # Of n rows, about n times the join selectivity have the same key as a given row.
         counting = rate.value * (join_selectivity.value if clocks[side] == "key rows" else 1.0)
         return SideRates(
             rate=rate,
@@ -341,8 +341,8 @@ def _unmatched(family: Family | FamilyPlan, side: SideName, rates: FamilyRates) 
     """Return the ranges of ages in which rows of a side stay only until their first match.
 
     Every row stays for the longest window of the queries that need all rows of the side. After that, a row
-    stays as long as any query whose window still reaches it needs it. The estimate uses the query with the
-    fewest matches.
+    stays until each semi or anti join whose window still reaches the row has found a match. The estimate
+    assumes for all these queries the fewest matches that one of them has.
     """
     mates = other_side(side)
     of_mates = rates.side(mates)
@@ -366,18 +366,18 @@ def _unmatched(family: Family | FamilyPlan, side: SideName, rates: FamilyRates) 
 
 
 def _lag(side: SideName, known: FamilyProfile | None) -> Measure:
-    """Return the number of rows by which a side is ahead of the other one in their common order."""
+    """Return the number of rows by which a side is ahead of the other side in their common order."""
     lag = None if known is None else known.lag_a if side == "a" else known.lag_b
     return ASSUMED_LAG if lag is None else lag
 
 
 def _open_s(side: SideName, known: FamilyProfile | None) -> Measure | None:
-    """Return the mean seconds until the other side closes the key of a row."""
+    """Return the mean seconds until the other side closes the key of a row, or None if unknown."""
     return None if known is None else known.open_a_s if side == "a" else known.open_b_s
 
 
 def _with_rows_held(own: SideRates, other: SideRates) -> SideRates:
-    """Return the rates of a side, completed with its expected rows for equality of the order."""
+    """Return the rates of a side with ``ordered_rows`` set, if both sides are ordered."""
     if own.scramble is None or other.scramble is None or own.lag is None:
         return own
     one, two = (OrderedStream(s.scramble.value, s.rate.value) for s in (own, other) if s.scramble)
@@ -385,7 +385,7 @@ def _with_rows_held(own: SideRates, other: SideRates) -> SideRates:
 
 
 def memory_rows(memory: Memory, own: SideRates, other: SideRates) -> float | None:
-    """Return the expected rows of side ``own`` in memory; None unless both sides are ordered."""
+    """Return the expected number of rows of side ``own`` in memory, or None if a side has no order."""
     if own.scramble is None or other.scramble is None or own.lag is None:
         return None
     one = OrderedStream(own.scramble.value, own.rate.value)
@@ -394,16 +394,16 @@ def memory_rows(memory: Memory, own: SideRates, other: SideRates) -> float | Non
 
 
 def with_handed(profile: Profile, family: Family | FamilyPlan, made: int, rates: FamilyRates) -> Profile:
-    """Add the expected rate of the pairs that a family hands on, unless the profile has it.
+    """Add the expected rate of the pairs that a family passes to the next step, if the profile lacks it.
 
-    A query hands on S λ_a λ_b (W_a + W_b) pairs per second; the largest rate of any query is used for the
+    A query passes on S λ_a λ_b (W_a + W_b) pairs per second; the largest rate of any query is used for the
     family.
 
     Args:
         profile: Known statistics.
         family: The family.
-        made: Id of its intermediate.
-        rates: Its rates.
+        made: Id of the intermediate whose rows are these pairs.
+        rates: Rates of the family.
     """
     per_s = {
         query.id: rates.join_selectivity.value
@@ -454,11 +454,11 @@ def with_orders(profile: Profile, streams: Iterable[Stream]) -> Profile:
 def with_open_times(
     profile: Profile, keys: Mapping[str, FamilyKey], streams: Mapping[int, Stream]
 ) -> Profile:
-    """Add the declared open times of streams to the families whose keys the streams close.
+    """Add to families the declared times after which one of their streams closes a key.
 
     Args:
         profile: Known statistics.
-        keys: Streams of a and b and key columns of each family.
+        keys: Ids of streams a and b, and key columns, by family id.
         streams: Streams by id.
     """
     known = {f.family: f for f in profile.families}
@@ -478,7 +478,7 @@ def with_open_times(
 
 
 def _declared_s(stream: Stream | None, key: frozenset[str]) -> Measure | None:
-    """Return the open time that a stream declares, if it closes keys of these columns."""
+    """Return the declared time after which a stream closes a key of these columns, or None if unknown."""
     if stream is None or stream.punctuations is None or not stream.closes_keys(key):
         return None
     declared_us = stream.punctuations.open_time_us
@@ -486,7 +486,7 @@ def _declared_s(stream: Stream | None, key: frozenset[str]) -> Measure | None:
 
 
 def with_plan(profile: Profile, plan: Plan) -> Profile:
-    """Add facts from a plan: declared open times, and expected rates of intermediate pairs."""
+    """Add statistics that follow from a plan: times until keys are closed, and rates of intermediates."""
     keys = {family.id: (family.stream_a, family.stream_b, family.key) for family in plan.families}
     profile = with_open_times(profile, keys, {stream.id: stream for stream in plan.streams})
     taken = taken_intermediates(plan.families)
@@ -498,7 +498,7 @@ def with_plan(profile: Profile, plan: Plan) -> Profile:
 
 
 def _join_selectivity(family: str, known: FamilyProfile | None) -> Measure:
-    """Return the fraction of all pairs of rows that are candidates."""
+    """Return the fraction of all pairs of rows that have equal keys; all pairs if there is no key."""
     if known is not None:
         return known.join_selectivity
     return EVERY_PAIR if is_theta(family) else ASSUMED_JOIN_SELECTIVITY

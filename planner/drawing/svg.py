@@ -1,6 +1,6 @@
-"""A plan as an SVG picture: chains to scale along their clock, with the windows of the queries.
+"""A plan as an SVG picture: chains of slices, drawn to scale, with the windows of the queries below.
 
-Unlike the plan graph it shows lengths: which windows are long, where slices end, which queries share them.
+Unlike the plan graph, the picture shows lengths: how long windows are, and where slices end.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from planner.families.texts.display import FamilyText, display_duration, display
 _WIDTH = 960
 #: Begin and end of the axis, px.
 _LEFT, _RIGHT = 250, 940
-#: An unbounded window takes the last part of the axis.
+#: Length of the last part of the axis, px; only unbounded windows reach into it.
 _ENDLESS = 60
 _LINE, _SLICE = 18, 30
 #: If a chain's shortest slice end is a smaller fraction of its longest one, the axis is logarithmic.
 _NARROW = 0.004
-#: Maximum number of lines under a chain and of names on a line; further ones are only counted.
+#: Maximum number of lines under a chain, and of names on a line; further lines and names are only counted.
 _MOST_LINES, _MOST_NAMES = 20, 3
-#: Width of a letter, and least distance between the ends of two slices, px.
+#: Width of a letter, px; labels of slice ends are left out if they would overlap.
 _LETTER = 7
 _STYLE = (
     "text{font:12px sans-serif;fill:#1b1f24}.title{font-weight:bold;font-size:14px}.end{font-size:11px;"
@@ -38,16 +38,16 @@ _STYLE = (
 def render_svg(plan: Plan) -> str:
     """Return a picture of a plan's chains.
 
-    Each side of each join has its chain: slices from 0 to the longest window. Slices with a filter at their
-    entry have another colour, and the filter as their tooltip. Below the chain is a line for each window
-    length, with the names of the queries that have it. Rows, steps of an order and time each have their own
-    axis, which is logarithmic if short lengths could not be seen otherwise.
+    Each side of each join is drawn as a chain of slices from 0 to the longest window. Slices with a filter at
+    their entry have another colour, and show the filter as a tooltip. Below the chain is a line for each
+    window length, with the names of the queries that have this window. The axis of a chain measures time,
+    rows or steps of an order. It is logarithmic if short lengths could not be seen otherwise.
 
     Args:
         plan: The plan.
 
     Returns:
-        The document, without a final line break.
+        The SVG document, without a final line break.
     """
     root = ElementTree.Element("svg", xmlns="http://www.w3.org/2000/svg", role="img")
     ElementTree.SubElement(root, "title").text = f"Plan version {plan.version}"
@@ -66,13 +66,13 @@ def render_svg(plan: Plan) -> str:
 
 
 class _Picture:
-    """A picture that grows downwards.
+    """A picture to which lines are added from top to bottom.
 
     Args:
-        root: Its element.
+        root: SVG element to which the picture adds its elements.
 
     Attributes:
-        y: Position of its next line, px.
+        y: Vertical position of the current line, px.
     """
 
     def __init__(self, root: ElementTree.Element) -> None:
@@ -80,14 +80,14 @@ class _Picture:
         self.y = 10
 
     def text(self, text: str, kind: str = "", x: int = 10, anchor: str = "start") -> None:
-        """Write on the current line, and end it if it is a title."""
+        """Write text on the current line; a title ends the line."""
         place = {"x": str(x), "y": str(self.y + 13), "text-anchor": anchor}
         self.add("text", place | ({"class": kind} if kind else {}), text)
         if kind == "title":
             self.y += _LINE + 6
 
     def add(self, name: str, attributes: dict[str, str], text: str | None = None) -> ElementTree.Element:
-        """Add an element."""
+        """Add an element to the picture."""
         element = ElementTree.SubElement(self._root, name, attributes)
         element.text = text
         return element
@@ -95,12 +95,12 @@ class _Picture:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Positions on an axis.
+    """Axis of a chain: turns lengths into positions in the picture.
 
     Attributes:
-        least: Shortest finite end.
-        most: Longest finite end.
-        endless: Whether a window is unbounded.
+        least: Shortest finite end of a slice.
+        most: Longest finite end of a slice.
+        endless: Whether the last slice is unbounded.
     """
 
     least: int
@@ -113,7 +113,7 @@ class _Scale:
         return _Scale(finite[0], finite[-1], chain[-1].w_end_us >= UNBOUNDED_US)
 
     def at(self, length: int) -> int:
-        """Return the position of the end of a length, px."""
+        """Return the horizontal position, px, of the end of a length that starts at 0."""
         if length >= UNBOUNDED_US:
             return _RIGHT
         share = length / self.most

@@ -1,4 +1,4 @@
-"""Explaining: the decisions, costs and changes of a plan, as values.
+"""Explanations: the costs of a plan, the reasons for its choices, and previews of changes.
 
 Doors: explain, preview.
 """

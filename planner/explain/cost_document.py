@@ -25,9 +25,9 @@ def family_costs(report: FamilyReport) -> dict[str, Any]:
     Returns:
         ``cost`` of the plan; ``costs`` by strategy, each for the plan that the strategy would choose now;
         ``decided_by``; ``hottest_bucket``: predicted work of the hottest bucket divided by the mean, as
-        planned and for hashed keys, None if no keys are known; ``chain`` if one was given; for an ordered
-        family ``predicted_rows``: scrambling factor, lag, the expected rows in memory for equality of the
-        order, and the seconds that rows wait before they are joined.
+        planned and with one bucket per key, or None if no frequent keys are known; ``chain`` if one was
+        requested; for an ordered family ``predicted_rows``: scrambling factor, lag, the expected rows in
+        memory for equality of the order columns, and the seconds that rows wait before they are joined.
     """
     document: dict[str, Any] = {
         "cost": cost_document(report.cost),
@@ -50,7 +50,7 @@ def family_costs(report: FamilyReport) -> dict[str, Any]:
 
 
 def _expected(side: ExpectedRows) -> dict[str, Any]:
-    # If the other stream stops, rows wait forever.
+    # If the other stream stops, rows wait forever, but JSON has no infinite numbers.
     rows, late_s = (rounded(each) if isfinite(each) else None for each in (side.rows, side.latency_s))
     return {"scramble": side.scramble, "lag": side.lag, "rows": rows, "latency_s": late_s}
 
@@ -67,7 +67,7 @@ def slice_costs(report: FamilyReport, join: JoinPlan, side: SideName, piece: Sli
 
 
 def cost_document(cost: Cost) -> dict[str, Any]:
-    """Return a cost: rows and bytes held, comparisons and CPU seconds per second, and the terms of both."""
+    """Return a cost: rows and bytes held, and comparisons and CPU seconds per second with their terms."""
     return {
         "memory_rows": rounded(cost.memory_rows),
         "memory_bytes": rounded(cost.memory_bytes),
@@ -81,12 +81,12 @@ def cost_document(cost: Cost) -> dict[str, Any]:
 
 
 def terms_document(terms: Terms) -> dict[str, float]:
-    """Return terms by name."""
+    """Return the terms of a cost by name."""
     return {name: rounded(value) for name, value in asdict(terms).items()}
 
 
 def decision_document(decision: Decision | None) -> dict[str, Any] | None:
-    """Return the term that sets two alternatives apart."""
+    """Return the cost term in which two alternatives differ most, or None if their costs are equal."""
     if decision is None:
         return None
     return {
@@ -96,7 +96,7 @@ def decision_document(decision: Decision | None) -> dict[str, Any] | None:
 
 
 def rounded(value: float) -> float:
-    """Round to twelve digits, because further digits of floating point differ between machines.
+    """Round to twelve digits, because further digits of a floating-point number differ between machines.
 
     >>> rounded(0.1 + 0.2)
     0.3
@@ -119,5 +119,5 @@ def _alternative(report: FamilyReport, alternative: Alternative) -> dict[str, An
 
 
 def _boundaries_s(join: JoinPlan, side: SideName) -> list[float | None]:
-    """Return the ends of slices, seconds; None for unbounded."""
+    """Return the ends of a join's slices, seconds; None for an unbounded slice."""
     return [None if s.w_end_us >= UNBOUNDED_US else s.w_end_us / 1e6 for s in side_chain(join, side)]

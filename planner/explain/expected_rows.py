@@ -1,4 +1,4 @@
-"""Rows that a join without windows is expected to hold in memory, for the plan and its graph."""
+"""Rows that a join without windows is expected to hold in memory, as plans and plan graphs show them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from planner.orders.buffers import OrderedStream, latency_s
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRows:
-    """Expectation for one side.
+    """Expected rows and latency of one side.
 
     Attributes:
-        scramble: Scrambling factor.
-        lag: Rows by which the stream leads the other one.
+        scramble: Scrambling factor of the side's stream.
+        lag: Number of rows by which the stream is ahead of the other stream.
         rows: Expected rows in memory for equality of the order columns; infinite if the other stream stops.
         latency_s: Seconds that a row waits before it is joined; infinite if its own stream stops.
     """
@@ -30,7 +30,7 @@ class ExpectedRows:
 
 
 def expected_rows(report: FamilyReport) -> dict[SideName, ExpectedRows]:
-    """Return the expectation for each side whose clock is the order of its stream."""
+    """Return the expected rows and latency of each side whose clock is the order of its stream."""
     found: dict[SideName, ExpectedRows] = {}
     for side, other in ((SIDES[0], SIDES[1]), (SIDES[1], SIDES[0])):
         own = report.rates.side(side)
@@ -42,7 +42,7 @@ def expected_rows(report: FamilyReport) -> dict[SideName, ExpectedRows]:
 
 
 def expected_rows_text(report: FamilyReport, text: FamilyText) -> str:
-    """Return the expectation in words; nothing for a join with windows."""
+    """Return the expected rows and latency as text; empty for a join with windows."""
     found = expected_rows(report)
     parts = [
         f"{expected.rows:,.0f} rows of {text.labels[side]}"

@@ -1,8 +1,8 @@
-"""Cost of every strategy for a family, and the term that decides between two of them.
+"""Cost of every strategy for a family, and the cost term in which two strategies differ most.
 
     FamilyPlan ── STRATEGIES ── joins of each ── family_cost ── Cost ── decisive ── Decision
 
-Costs are expectations under one profile; both models price the same loads.
+Costs are expected values for one profile of statistics; both models price the same loads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNITS: Mapping[CostModelName, Unit] = {"paper": "comparisons/s", "calibrated": "
 
 #: Name of a chain that was requested in addition to the strategies.
 GIVEN_CHAIN = "chain"
-#: Name of the plan if it differs from the one that its strategy would choose now.
+#: Name of the plan as an alternative, if the plan's strategy would choose other joins now.
 PLANNED = "plan"
 
 
@@ -56,7 +56,7 @@ class Alternative:
     Attributes:
         name: Name of the strategy, ``chain`` for given boundaries, or ``plan`` for a plan that its strategy
             would not choose now.
-        joins: Its joins.
+        joins: Joins of this alternative.
         cost: Cost of the joins.
     """
 
@@ -67,14 +67,14 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The number that sets two alternatives apart.
+    """The cost term in which the chosen alternative and another one differ most.
 
     Attributes:
         against: Name of the other alternative.
-        term: ``memory_rows``, or a term of the CPU cost.
+        term: Name of the term: ``memory_rows``, or a term of the CPU cost.
         unit: Unit of all numbers.
-        chosen: Cost of the chosen alternative by this term.
-        other: Cost of the other alternative by this term.
+        chosen: Value of this term for the chosen alternative.
+        other: Value of this term for the other alternative.
         chosen_total: Total cost of the chosen alternative. The other alternative can cost less if the
             strategy was requested, or if the cheapest alternative is not a chain.
         other_total: Total cost of the other alternative.
@@ -96,14 +96,15 @@ class FamilyReport:
     Attributes:
         family: The family as planned.
         rates: Rates on which its costs are based.
-        objective: Cost model that decides when CPU costs are compared.
-        planned: The plan, named after its strategy if the strategy would choose the same joins now, else
-            ``plan``. The strategy would choose differently if the chain is pinned, if departed queries left
-            boundaries in it, or if the plan was based on other statistics.
-        slices: Cost by slice: join id, side, start in µs.
+        objective: Name of the cost model by which CPU costs are compared.
+        planned: The plan, named after its strategy if the strategy would choose the same joins now, otherwise
+            ``plan``. The strategy would choose other joins if the chain is pinned, if it has boundaries of
+            departed queries, or if the plan was based on other statistics.
+        slices: Cost of each slice, by join id, side and start in µs.
         alternatives: Every strategy with the joins that it would choose now, in the order of ``STRATEGIES``.
-        given: The requested chain, if there is one.
-        decided_by: Term that sets the plan apart from the next best alternative; None if all cost the same.
+        given: The requested chain, or None if no chain was requested.
+        decided_by: Term in which the plan differs most from the next best alternative; None if all cost the
+            same.
     """
 
     family: FamilyPlan
@@ -134,12 +135,12 @@ class FamilyReport:
 def sharing_costs(family: FamilyPlan, profile: Profile, models: CostModels) -> tuple[Cost, Cost]:
     """Return the cost of a planned family, and its cost if each query had its own join.
 
-    Only these two are computed: of the strategies, CPU-Opt alone takes ten seconds for 2,000 windows.
+    Costs of other strategies are left out because CPU-Opt alone takes ten seconds for 2,000 windows.
 
     Args:
         family: The family as planned.
         profile: Known statistics of streams, filters and family.
-        models: Prices.
+        models: The cost models.
     """
     rates = family_rates(family, family.stream_a, family.stream_b, profile)
     apart = replace(family, joins=STRATEGIES["unshared"](_unplanned(family), rates, models.deciding))
@@ -158,8 +159,8 @@ def explain_family(
     Args:
         family: The family as planned.
         profile: Known statistics of streams, filters and family.
-        models: Prices.
-        given: Joins of a requested chain, to be costed beside the strategies.
+        models: The cost models.
+        given: Joins of a requested chain, whose cost is reported beside the costs of the strategies.
 
     Returns:
         The report.
@@ -209,7 +210,7 @@ def decisive(
         by_memory: Whether to compare the rows held, and the CPU cost only if the rows are equal.
 
     Returns:
-        The term, among the terms in which the cheaper alternative is better; None if the costs are equal.
+        The term in which the cheaper alternative saves most, or None if the costs are equal.
     """
     rows = (chosen.cost.memory_rows, other.cost.memory_rows)
     if by_memory and _differ(*rows):
@@ -224,14 +225,14 @@ def decisive(
 
 
 def terms(cost: Cost, model: CostModelName) -> Terms:
-    """Return the terms of one model."""
+    """Return the terms of a cost under one model."""
     return cost.comparisons if model == "paper" else cost.cpu_s
 
 
 def _decided_by(
     strategy: Strategy, chosen: Alternative, alternatives: Sequence[Alternative], model: CostModelName
 ) -> Decision | None:
-    """Compare the plan with the best alternative of a different cost, by what its strategy minimizes."""
+    """Compare the plan with the best alternative of another cost, by the cost that its strategy minimizes."""
     by_memory = strategy == "mem-opt"
 
     def aim(alternative: Alternative) -> tuple[float, float]:
@@ -248,12 +249,12 @@ def _decided_by(
 
 
 def _differ(one: float, other: float) -> bool:
-    """Return whether two costs differ by more than rounding."""
+    """Return whether two costs differ by more than rounding errors."""
     return abs(one - other) > 1e-9 * max(abs(one), abs(other))
 
 
 def _loads(family: FamilyPlan, join: JoinPlan, rates: FamilyRates) -> list[tuple[SideName, int, SliceLoad]]:
-    """Return the loads of a join's slices, each with side and start of its slice."""
+    """Return the loads of a join's slices, each with the slice's side and start."""
     loads = slice_loads(family, join, rates)
     return [
         (side, piece.w_start_us, load)

@@ -1,4 +1,4 @@
-"""A chain given by its boundaries, to be costed beside the chains that strategies choose."""
+"""A chain with given boundaries, whose cost is compared with the chains that strategies choose."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def explicit_chain(
         family: The family.
         boundaries_a_us: Ends of the slices of a, µs, ascending; the last one is a's largest window. A
             boundary that is not the window of a query is allowed: it divides rows that the same queries use.
-        boundaries_b_us: The same for b.
+        boundaries_b_us: Ends of the slices of b, by the same rules.
         names: Names of the sides in errors.
 
     Returns:
@@ -56,7 +56,7 @@ def _chain(
     if any(left >= right for left, right in zip(path, ends_us, strict=False)):
         raise InvalidChain(
             f"boundaries of {name} do not ascend from 0",
-            detail=f"They are {', '.join(map(_seconds, ends_us))}.",
+            detail=f"The boundaries are {', '.join(map(_seconds, ends_us))}.",
         )
     if path[-1] != largest:
         raise InvalidChain(

@@ -1,9 +1,9 @@
-"""Preview of a change: the new plan, the primitives to get there, and each strategy's cost.
+"""Preview of a change: the new plan, the primitives that lead to it, and each strategy's cost.
 
     queries ── build_plan ── Plan ──┬── diff(previous) ── primitives, rows moved
                profile, models ─────┴── explain_family ── costs by strategy, the term that decides
 
-A preview changes nothing: it calls the same function as planning, with the same values.
+A preview changes nothing. It builds the plan with the same function, and from the same values, as planning.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from planner.trees.choice import RankedOrders
 #: Requested boundaries of a side, µs, by family id and side.
 GivenChains = Mapping[str, Mapping[SideName, Sequence[int]]]
 
-#: Rows held by family id, join id, side and number of the slice, from 1.
+#: Number of rows held by each slice, by family id, join id, side and number of the slice, from 1.
 HeldRows = Mapping[tuple[str, str, SideName, int], float]
 
 _NO_CHAINS: GivenChains = MappingProxyType({})
@@ -48,12 +48,12 @@ class Preview:
     Attributes:
         plan: The plan that would be built.
         previous: Current version, which ``plan`` would follow; None before the first plan.
-        primitives: Steps from ``previous`` to ``plan``.
+        primitives: Primitives that lead from ``previous`` to ``plan``.
         rows_moved: Upper bound on the number of rows that move to another slice; None if stored rows were not
             counted.
         reports: Costs by family, in the plan's order.
         profile: Statistics that were used.
-        bytes_moved: Encoded bytes of ``rows_moved``.
+        bytes_moved: Encoded bytes of ``rows_moved``; None if stored rows were not counted.
         orders: Possible join orders of new queries over more than two streams, by query name.
     """
 
@@ -81,7 +81,7 @@ def preview(
     left: ByFamily = NO_BOUNDARIES,
     keep: Collection[str] = (),
 ) -> Preview:
-    """Plan queries and report the effects, without any change.
+    """Plan queries and report the expected effects, without changing anything.
 
     Args:
         queries: All queries that would run.
@@ -89,12 +89,12 @@ def preview(
         previous: Plan version in force; None if there is none.
         objective: Strategies, pinned chains, cost model and partitioning.
         calibration: Constants of the calibrated cost model.
-        profile: Statistics.
-        chains: Boundaries to be costed beside the strategies, by family id.
+        profile: Statistics of streams, filters and families.
+        chains: Boundaries whose cost is reported beside the costs of the strategies, by family id.
         held: Rows that the slices of ``previous`` hold; None if they were not counted.
         held_bytes: Encoded bytes of these rows; None if they were not counted.
-        left: Boundaries that departed queries left, by family id.
-        keep: Ids of families whose joins stay unless their queries change.
+        left: Boundaries of departed queries that stay in the chains, by family id.
+        keep: Ids of families whose joins are chosen again only if their queries change.
 
     Returns:
         The preview.
@@ -127,23 +127,23 @@ def preview(
 
 
 def explain_plan(plan: Plan, profile: Profile, models: CostModels) -> dict[str, FamilyReport]:
-    """Return the costs of the families of a plan, by family id."""
+    """Return the costs of a plan's families under every strategy, by family id."""
     expected = with_plan(profile, plan)
     return {family.id: explain_family(family, expected, models) for family in plan.families}
 
 
 def price_plan(plan: Plan, profile: Profile, models: CostModels) -> dict[str, tuple[Cost, Cost]]:
-    """Return the costs of the families of a plan, as planned and with a join per query, by family id."""
+    """Return two costs of each family of a plan, by family id: as planned, and with a join per query."""
     expected = with_plan(profile, plan)
     return {family.id: sharing_costs(family, expected, models) for family in plan.families}
 
 
 def moved(previous: Plan | None, held: HeldRows | None, steps: Sequence[Primitive]) -> float | None:
-    """Return an upper bound on the held rows that change slices; None if they were not counted.
+    """Return an upper bound on the held rows that change slices, or None if rows were not counted.
 
     Args:
-        previous: Plan in force; None before the first.
-        held: Rows or bytes that its slices hold.
+        previous: Plan in force, or None before the first plan.
+        held: Rows or bytes that the slices of ``previous`` hold, or None if they were not counted.
         steps: Primitives that lead to the next plan.
     """
     if previous is None:
@@ -152,7 +152,7 @@ def moved(previous: Plan | None, held: HeldRows | None, steps: Sequence[Primitiv
 
 
 def _with_rows(joins: Mapping[JoinKey, Shape], held: HeldRows) -> dict[JoinKey, Shape]:
-    """Fill in the rows that slices hold."""
+    """Return the shapes of joins with the number of rows that each slice holds."""
     filled = {}
     for (family, join), shape in joins.items():
         for side in SIDES:

@@ -1,4 +1,4 @@
-"""Families: queries over the same streams and key, or on no key, sharing a chain; their filters and bands.
+"""Families: queries over the same two streams with the same key or none; their filters and bands.
 
 Doors: bands, families, filters.
 """

@@ -1,8 +1,8 @@
 """Band of a family without a key: limits on a column of one side that hold in every pair.
 
-The residual of every query must bound the same column by the same columns (``logic.limits``). The band
-uses the widest offsets of all queries. So the band may contain pairs that belong to no query, but it never
-misses a pair of a query.
+The residual of a query is its condition on both rows of a pair. The residuals of all queries must limit the
+same column by the same columns of the other side (``logic.limits``). The band uses the widest offsets of all
+queries. So the band may contain pairs that belong to no query, but it never misses a pair of a query.
 
     a.x BETWEEN b.lo AND b.hi AND abs(a.y - b.y) <= 1      two bands; the one with fewer pairs leads
 
@@ -28,7 +28,7 @@ def candidate_bands(residuals: Iterable[str | None], types: Types) -> list[Band]
 
     Returns:
         The bands that contain every pair of every query. Bands with two bounds come before bands with one
-        bound; otherwise they are sorted by column.
+        bound; bands with equally many bounds are sorted by side and column.
     """
     common: Limits | None = None
     for residual in residuals:
@@ -52,13 +52,13 @@ def leading_band(
 
     Args:
         bands: Result of ``candidate_bands``.
-        shares: Fraction of all pairs that are in a band, if it is known.
-        former: Band of the previous plan version.
-        choose: Whether another band may replace the former one.
+        shares: Fraction of all pairs that a band contains, for the bands for which it is known.
+        former: Band of the previous plan version, or None if it had no band.
+        choose: Whether another band may replace ``former``.
 
     Returns:
-        The band with the fewest pairs. If no fraction is known: the band on the same columns as the former
-        one, else the first band. None if there are no bands.
+        The band with the fewest pairs. If no fraction is known, or ``former`` may not be replaced, the band
+        on the columns of ``former``, or the first band if no band is on these columns. None without bands.
     """
     kept = [band for band in bands if former is not None and _columns(band) == _columns(former)]
     if any(band in shares for band in bands) and (choose or not kept):
@@ -80,6 +80,6 @@ def _band(found: Limits, side: SideName, column: str) -> Band:
 
 
 def _widest(one: Limits, other: Limits) -> Limits:
-    """Return the limits for which both sets have an offset, each with the wider offset."""
+    """Return the limits that are in both ``one`` and ``other``, each with the wider of its two offsets."""
     chosen = {"low": min, "high": max}
     return {key: chosen[key[2]](one[key], other[key]) for key in one.keys() & other.keys()}

@@ -1,7 +1,7 @@
 """Families: queries over the same two streams and the same join key (or none), planned together.
 
 A family is the input of a strategy: its queries with their windows and lineage bits, but no join yet.
-Everything in it is ordered by content (ids, bits), never by arrival: the same queries give the same family.
+Its queries are sorted by id and its filters by bit, so the same queries give the same family in any order.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Family:
 
     Attributes:
         id: Derived from streams and key (``family_id``).
-        queries: Queries by id.
-        filters_a: Distinct filters of a, by bit.
-        filters_b: The same for b.
+        queries: Queries, sorted by id.
+        filters_a: Distinct filters of a, sorted by lineage bit.
+        filters_b: Distinct filters of b, sorted by lineage bit.
     """
 
     id: str
@@ -55,9 +55,9 @@ def planned_query(
 
     Args:
         query: A bound query.
-        filter_a: Lineage bit of the query's filter on a; None without a filter.
-        filter_b: The same for b.
-        since_version: Plan version that activates it.
+        filter_a: Lineage bit of the query's filter on a, or None without a filter.
+        filter_b: Lineage bit of the query's filter on b, or None without a filter.
+        since_version: Plan version that activates the query.
     """
     return PlannedQuery(
         id=query.id,
@@ -88,8 +88,8 @@ def families(queries: Iterable[Query]) -> dict[str, tuple[Query, ...]]:
         queries: Bound queries in any order.
 
     Returns:
-        Queries by family id; families and queries are each sorted by id. A join of more than two streams is
-        in the families of all its steps.
+        Queries by family id; families are sorted by id, and so are the queries of a family. A join of more
+        than two streams is in the families of all its steps.
     """
     grouped: dict[str, list[Query]] = {}
     for query in sorted(queries, key=lambda q: q.id):
@@ -112,12 +112,12 @@ def family_of(query: Query) -> str:
 
 
 def is_apart(query: Query) -> bool:
-    """Return whether a query is in a family of its own kind, apart from inner joins."""
+    """Return whether a query is an outer, semi or anti join in a family without inner joins."""
     return query.kind != "inner" and not query.beside_inner
 
 
 def spread_side(query: Query) -> SideName | None:
-    """Return the side whose rows are divided among a key's buckets, which all store the other side's rows."""
+    """Return the side whose rows of a key are divided among several buckets, or None if no side is."""
     return query.preserved[0] if query.spreads else None
 
 
@@ -135,28 +135,28 @@ def family_id(
 ) -> str:
     """Return the id of a family, the same in every version and process.
 
-    All partners of a row that is checked for matches must be in one bucket. But the rows of a key of inner
-    joins may be in several buckets, and the number of these buckets may only grow. So outer, semi and anti
-    joins have their own family, unless the keys of the inner joins have one bucket each. Their family is
-    chosen when they enter (``planner.build.placement.place_query``). Queries that spread the rows of one side
-    have a separate family for this side, because the rows of the other side are stored in all buckets, and
-    each bucket would check them for matches. Queries whose results are groups have their own family, too: all
-    pairs of a group must be in one bucket. Queries whose windows have another clock than time have their own
-    family because a slice has one clock.
+    An outer, semi or anti join checks rows for matches, and all partners of such a row must be in one bucket.
+    But inner joins may spread the rows of a key over several buckets, whose number only grows. So outer, semi
+    and anti joins have their own family, unless each key of the inner joins has one bucket. The family of
+    such a query is chosen when the query enters (``planner.build.placement.place_query``). Queries that
+    divide the checked rows among buckets have one family per checked side, because all these buckets store
+    the rows of the other side, and each of them would check these rows. Queries whose results are groups have
+    their own family, because all pairs of a group must be in one bucket. Queries whose windows are measured
+    by another clock than time have their own family, because a slice has one clock.
 
     Args:
         stream_a: Stream id of side a.
         stream_b: Stream id of side b.
         key: Key columns as (of a, of b), in canonical order; empty for joins without an equal key.
-        absence: Whether it can only have outer, semi and anti joins.
-        groups: Whether the results of its queries are groups of pairs.
+        absence: Whether the family can only have outer, semi and anti joins.
+        groups: Whether the results of the family's queries are groups of pairs.
         clocks: Clocks that measure the windows of a and of b.
         spread: Side whose rows are checked for matches and divided among the buckets of their key; only for
             families of outer, semi and anti joins.
 
     Returns:
-        ``s<a>s<b>-`` and 8 hexadecimal digits that stand for the key, or ``theta`` without a key. The id of
-        an intermediate (``catalog.steps``) is written with ``d`` and without its sign.
+        ``s<a>s<b>-`` and 8 hexadecimal digits of the key's digest, or ``theta`` without a key. If a stream is
+        an intermediate, whose id is negative (``catalog.steps``), ``d`` replaces ``s`` and the sign.
 
     >>> family_id(1, 2, (("k", "k"),)), family_id(1, 2, (("k", "k"),), absence=True), family_id(1, 2, ())
     ('s1s2-52383a8d', 's1s2-52383a8d-absence', 's1s2-theta')
@@ -183,7 +183,7 @@ def is_theta(family: str) -> bool:
 
 
 def family_clocks(family: str) -> tuple[Clock, Clock]:
-    """Return the clocks that measure the windows of a family, given its id.
+    """Return the clocks that measure the windows of a and of b, given the family's id.
 
     >>> family_clocks("s1s2-52383a8d"), family_clocks("s1s2-52383a8d-keyrows-a-rows-b")
     (('time', 'time'), ('key rows', 'rows'))
@@ -218,13 +218,13 @@ def side_window_us(query: PlannedQuery, side: SideName) -> int:
 
 
 def side_filter(query: PlannedQuery, side: SideName) -> int | None:
-    """Return the lineage bit of a query's filter on one side; None if the query takes every row."""
+    """Return the lineage bit of a query's filter on one side, or None if the query takes every row."""
     return query.filter_a if side == "a" else query.filter_b
 
 
 def result_columns(queries: Sequence[PlannedQuery], side: SideName) -> tuple[str, ...]:
-    """Return the columns of a side that pairs of these queries carry: those that outputs read, sorted."""
-    # Of a thousand queries, most outputs read the same columns.
+    """Return the columns of a side that outputs or groups of these queries read, and pairs carry; sorted."""
+    # Most outputs of a thousand queries read the same columns, so only distinct sets of columns are visited.
     distinct = {output.columns for query in queries for output in query.outputs}
     carried = {name for columns in distinct for of, name in columns or () if of == side}
     carried |= {name for q in queries if q.grouping for of, name in q.grouping.columns if of == side}
@@ -236,12 +236,12 @@ def result_columns(queries: Sequence[PlannedQuery], side: SideName) -> tuple[str
 
 
 def side_stream(family: FamilyPlan, side: SideName) -> int:
-    """Return the stream of one side."""
+    """Return the id of one side's stream."""
     return family.stream_a if side == "a" else family.stream_b
 
 
 def side_filters(family: Family | FamilyPlan, side: SideName) -> dict[int, PlannedFilter]:
-    """Return the distinct filters of one side by bit."""
+    """Return the distinct filters of one side by their lineage bits."""
     return {f.bit: f for f in (family.filters_a if side == "a" else family.filters_b)}
 
 
@@ -256,7 +256,7 @@ def other_side(side: SideName) -> SideName:
 
 
 def clocks_document(family: FamilyPlan) -> dict[str, dict[str, Clock]]:
-    """Return the clocks of the sides whose windows and slice ends are numbers of rows."""
+    """Return both clocks of a family as a document, or an empty one if time measures all its windows."""
     return (
         {"clock": {side: family.clock(side) for side in SIDES}}
         if (family.clock_a, family.clock_b) != ("time", "time")

@@ -1,17 +1,17 @@
 """Distinct filters of a side and their lineage bits (State-Slice, VLDB 2006, §6.1; tuple lineage in CACQ).
 
-Every distinct filter of a family's side is evaluated once per row and leaves one bit in the row's lineage.
-(The paper attaches one number instead: that of the last query whose selection the row passes.)
-Invariant: a bit's number means one filter forever, in every row, plan, stored segment and replayed batch.
+Every distinct filter of a family's side is evaluated once per row and sets one bit in the row's lineage.
+(The paper instead attaches to a row the number of the last query whose selection the row passes.)
+Invariant: a bit's number always means the same filter, in every row, plan, stored segment and replayed batch.
 Stored rows keep the lineage of their arrival. If a number were given to another filter later, old rows would
-pass a filter that was never evaluated on them. So numbers are never reused. Each segment reuses *places* in
-its lineage words (``segments.segment``), so an unused number costs nothing.
+pass a filter that was never evaluated on them. So numbers are never reused. An unused number takes no space,
+because each segment maps only the numbers that it uses to bits of its lineage words (``segments.segment``).
 
     next_bit   ("*", 40)  ("s1s2-52383a8d/a", 17)  ("s1s2-52383a8d/b", 3)
 
-Each scope (family and side) counts separately. When a family leaves the plan, its count is merged into the
-count of "*", at which new scopes start. So a returning family assigns only numbers above all those that it
-used before, even if a bucket never saw the version without the family.
+``next_bit`` has the next free number of each scope (family and side). When a family leaves the plan, its
+numbers are merged into the entry "*", at which the numbers of new scopes start. So a family that returns
+assigns only numbers above all numbers that it used before, even if a bucket never saw the version without it.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ def assign_bits(
 ) -> tuple[tuple[PlannedFilter, ...], int]:
     """Assign a lineage bit to every wanted filter.
 
-    A filter of the previous plan is kept as it is; new filters get the next bits in the order of their texts.
-    A filter that had left and returns is new: rows that arrived in between do not have its former bit.
+    A filter of the previous plan keeps its bit; new filters get the next bits in the order of their texts. A
+    filter that left and returns gets a new bit, because it was not evaluated on rows that arrived in between.
 
     Args:
-        wanted: Columns read, by canonical predicate.
-        previous: Filters of the same family and side in the plan before.
+        wanted: For each wanted filter, as a canonical predicate, the columns that it reads.
+        previous: Filters of the same family and side in the previous plan.
         next_bit: First bit that was never assigned.
 
     Returns:
-        The filters by bit, and the first bit that is unassigned afterwards.
+        The wanted filters sorted by bit, and the first bit that is still unassigned.
 
     >>> old = PlannedFilter(0, "v < 2", ("v",))
     >>> [f.bit for f in assign_bits({"v < 2": ("v",), "v < 1": ("v",)}, [old], 1)[0]]
@@ -58,7 +58,7 @@ def assign_bits(
     return tuple(sorted(filters, key=lambda f: f.bit)), next_bit
 
 
-#: Scope of all families that are not in the plan.
+#: Scope that has the merged count of all families that are not in the plan.
 ANY_SCOPE = "*"
 
 
@@ -74,14 +74,14 @@ def first_bit(next_bit: Mapping[str, int], scope: str) -> int:
 
 
 def kept_counts(next_bit: Mapping[str, int], families: Collection[str]) -> tuple[tuple[str, int], ...]:
-    """Return the counts of the families of a plan; the counts of all others are merged into one.
+    """Return the next free bit of each scope in a plan, and one for all families that are not in the plan.
 
     Args:
-        next_bit: First number that was never assigned, by scope.
+        next_bit: First bit that was never assigned, by scope.
         families: Ids of the plan's families.
 
     Returns:
-        Counts by scope, sorted.
+        First bit that was never assigned, by scope; sorted.
 
     >>> kept_counts({"*": 4, "f/a": 9, "f/b": 2, "g/a": 7}, {"g"})
     (('*', 9), ('g/a', 7))
@@ -91,20 +91,20 @@ def kept_counts(next_bit: Mapping[str, int], families: Collection[str]) -> tuple
     return tuple(sorted((kept | {ANY_SCOPE: gone}).items() if gone else kept.items()))
 
 
-#: Filters that each filter implies, by bit: a row that passes a filter passes all that it implies.
+#: For each filter, the filters that it implies, by lineage bit: a row that passes a filter also passes every
+#: filter that this filter implies.
 Weaker = Mapping[int, frozenset[int]]
 
 NOTHING_IMPLIED: Weaker = MappingProxyType({})
 
-#: Most distinct filters of a side that are compared pairwise, which happens whenever a query is added.
+#: Maximum number of filters of a side to compare pairwise: every added query repeats the comparisons.
 _MOST_COMPARED = 64
 
 
 def weaker_filters(family: Family | FamilyPlan, side: SideName) -> Weaker:
-    """Return the filters that each filter of a side implies, by bit; filters that imply none are absent.
+    """Return the filters that each filter of a side implies, by bit; filters that imply no other are absent.
 
-    Sound but not complete: if an implication is not found, both filters are kept, which does not change
-    results.
+    Some implications are not found. Then a slice keeps both filters, which does not change results.
     """
     return _weaker(family.filters_a if side == "a" else family.filters_b)
 
@@ -122,19 +122,19 @@ def _weaker(filters: tuple[PlannedFilter, ...]) -> Weaker:
 
 @lru_cache(maxsize=1_000)
 def _forms(sql: str) -> NormalForms:
-    """Parse a filter; cached, because a new plan has most filters of the previous one."""
+    """Parse a filter; cached, because a new plan has most of the previous plan's filters."""
     return normal_forms(read_condition(sql))
 
 
 def keep_bits(bits: Iterable[int | None], weaker: Weaker = NOTHING_IMPLIED) -> tuple[int, ...] | None:
-    """Return the bits of cond'_i: some query can still use a row if the row has one of these bits.
+    """Return the bits of a slice's filter cond'_i: a query can still use a row that has one of these bits.
 
     Args:
         bits: Bit of the filter of each query that reaches the slice; None for a query without a filter.
-        weaker: Filters that each filter implies; a filter that implies another one of ``bits`` is left out.
+        weaker: Filters that each filter implies; a filter of ``bits`` that implies another one is left out.
 
     Returns:
-        Distinct bits, ascending; None if some query takes every row.
+        Distinct bits, ascending, or None if some query takes every row.
 
     Source: State-Slice §6.1, cond'_i = cond_i or ... or cond_N.
 

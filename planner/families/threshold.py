@@ -1,4 +1,4 @@
-"""Filters that compare a column with a number; operators evaluate many of these together (``Threshold``)."""
+"""Filters that compare a column with a number, as ``Threshold``: operators evaluate many of them together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from planner.predicates.conditions import Atom, Condition
 from planner.predicates.constants import DOUBLE_DIGITS, constant_text
 from planner.predicates.read_condition import column_name
 
-#: Operator, by (whether the numbers below the bound pass, whether the cut is just above the bound).
+#: Operator, by (whether the numbers below the bound pass, whether the bound counts as one of them).
 _OPERATORS: Final[dict[tuple[bool, bool], Literal["<", "<=", ">", ">="]]] = {
     (True, False): "<",
     (True, True): "<=",
@@ -20,7 +20,7 @@ _OPERATORS: Final[dict[tuple[bool, bool], Literal["<", "<=", ">", ">="]]] = {
 
 
 def threshold(condition: Condition) -> Threshold | None:
-    """Return a filter as a comparison of a column with a number; None if it is not such a comparison.
+    """Return a filter as a comparison of a column with a number, or None if it is another condition.
 
     >>> from planner.predicates.read_condition import read_condition
     >>> threshold(read_condition('"v" <= 2.5'))

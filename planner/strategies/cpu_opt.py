@@ -5,7 +5,7 @@
      └──────────────41──────────────┘
 
 A slice's cost depends only on its own ends (``costs.loads``), so a chain's cost is the length of its path.
-The sides are chosen independently: males of b probe a slice of a, regardless of how b is sliced.
+The chain of each side is chosen alone, because rows of b probe the slices of a however b itself is sliced.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from planner.strategies.slice_dag import chain_of_path
 
 _Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 
-#: Costs count as equal if they differ by less than this fraction of the cheapest, because rounding depends on
-#: the order of sums.
+#: Two costs count as equal if they differ by less than this fraction of the lower one, because the rounding
+#: of a sum depends on the order of its terms.
 _EQUAL = 1e-11
 
 
@@ -35,14 +35,15 @@ def cpu_opt(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinP
     """Choose for each side the chain of least CPU cost among all 2^(N-1) chains.
 
     Merging slices saves purging, unions of results from several slices, and the overhead of operators. But it
-    adds routing at the boundaries inside the merged slice. With selections it also pulls
-    up a filter, so more rows are held, probed and tested (§6.2). Among chains of equal cost the one with
-    fewer rows is chosen, then the one with more cuts.
+    adds routing at the boundaries inside the merged slice. If queries have filters, the merged slice also
+    keeps rows that only its first part needs, so more rows are held, probed and tested (§6.2). Among chains
+    of equal cost, the chain with the fewest rows is chosen. If chains are equal in rows, too, the chain with
+    the most slices is chosen.
 
     Args:
         family: Queries and their filters.
         rates: Rates and selectivities.
-        model: Prices the slices.
+        model: Cost model that prices the slices.
 
     Returns:
         The one join that all queries share.
@@ -68,7 +69,7 @@ def _cheapest(loads: ChainLoads, model: CostModel) -> Sequence[int]:
     last = len(loads.boundaries_us) - 1
     by_start = [_priced(loads, start, model) for start in range(last)]
     costs, rows = (np.concatenate(parts) for parts in zip(*by_start, strict=True))
-    # The slices of one start are consecutive, the single step first.
+    # Slices with the same start are consecutive, from the shortest to the longest.
     first = np.concatenate([[0], np.cumsum(np.arange(last, 0, -1))]).astype(np.int64)
     dag: nx.DiGraph[int] = nx.DiGraph()
     dag.add_nodes_from(range(last + 1))
@@ -91,7 +92,7 @@ def _cheapest(loads: ChainLoads, model: CostModel) -> Sequence[int]:
 
 
 def _on_shortest_paths(dag: nx.DiGraph[int], last: int, weight: str) -> nx.DiGraph[int]:
-    """Return the edges that are on a shortest path from 0 to ``last``."""
+    """Return the graph reduced to the edges that are on a shortest path from 0 to ``last``."""
     behind = nx.single_source_dijkstra_path_length(dag, 0, weight=weight)
     ahead = nx.single_source_dijkstra_path_length(dag.reverse(copy=False), last, weight=weight)
     longest = behind[last] * (1 + _EQUAL)
@@ -107,16 +108,17 @@ def _on_shortest_paths(dag: nx.DiGraph[int], last: int, weight: str) -> nx.DiGra
 def _useful(costs: Floats, first: _Ints, start: int) -> _Ints:
     """Return the slices from ``start`` that may be on a best path.
 
-    Any other slice can be cut into two slices that cost less together, so its edge is not needed. With
-    thousands of windows few edges are left, which saves time because building the graph takes most of it.
+    Any other slice can be cut into two slices that together cost less, so its edge is not needed. With
+    thousands of windows few edges are left. This saves much time, because most of it goes into building the
+    graph.
 
     Args:
-        costs: Costs of all slices, by start and end.
+        costs: Costs of all slices, sorted by start and then by end.
         first: Index of the first slice of each start.
         start: Number of the boundary.
 
     Returns:
-        Number of boundaries between start and end, for each slice.
+        For each returned slice, the number of boundaries between its start and its end.
     """
     inside = np.arange(first[start + 1] - first[start], dtype=np.int64)
     own = costs[first[start] : first[start + 1]]
@@ -127,7 +129,7 @@ def _useful(costs: Floats, first: _Ints, start: int) -> _Ints:
 
 
 def _priced(loads: ChainLoads, start: int, model: CostModel) -> tuple[Floats, Floats]:
-    """Return cost and rows held of the slices from ``start`` to each later boundary."""
+    """Return the costs, and the numbers of held rows, of the slices from ``start`` to each later boundary."""
     inner, whole = loads.inner_slices(start), loads.last_slice(start)
     inner_rows = np.asarray(inner.held_rows)
     inner_costs = np.broadcast_to(np.asarray(model.slice_terms(inner).total), inner_rows.shape)

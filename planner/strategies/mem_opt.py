@@ -19,27 +19,27 @@ from planner.strategies.slice_dag import chain_of_path
 
 
 def mem_opt(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPlan, ...]:
-    """Cut each side at every distinct window: every edge e_(i,i+1) of the slice DAG.
+    """Cut the chain of each side at every distinct window: all edges e_(i,i+1) of the slice DAG.
 
     Without selections the state equals the state of one join with the largest window (Theorem 3). With
-    selections, the state is the rows that some query can still use (Theorem 4), because rows can be filtered
-    at each boundary. Merging slices can only save CPU, never state.
+    selections, the state is the rows that some query can still use (Theorem 4), because rows are filtered at
+    each boundary. Merging slices can only save CPU, never state.
 
     Args:
         family: Queries and their filters.
-        rates: Unused: the state is minimal for any rates.
+        rates: Not needed: the state is minimal for any rates.
         model: Not needed.
 
     Returns:
         The one join that all queries share.
 
     Source: State-Slice §5.1, Theorem 3, and §6.1, Theorem 4. Difference from the paper: each side has its own
-        windows, which Definition 3 allows, but the theorems do not cover.
+        windows. Definition 3 allows this, but the theorems do not cover it.
     """
     return shared_join(family, _chain(family, "a"), _chain(family, "b"))
 
 
 def _chain(family: Family, side: SideName) -> tuple[Slice, ...]:
-    # Only the single steps of the slice DAG, which form one path.
+    # The path from each boundary to the next one, without merged slices.
     path = [0, *sorted({side_window_us(q, side) for q in family.queries})]
     return chain_of_path(path, family.queries, side, weaker_filters(family, side))

@@ -15,10 +15,10 @@ from planner.families.families import Family, SideName, side_window_us
 
 
 def pullup(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPlan, ...]:
-    """Join all rows in the largest windows; filters are applied to joined pairs.
+    """Join all rows in the largest windows, and apply the filters to joined pairs.
 
     This is sharing without slices: every row with a key is inserted and probes, even if no query can use it.
-    Each pair is routed by its distance and then filtered.
+    Each pair is routed to queries by the distance of its rows, and then checked with their filters.
 
     Args:
         family: Queries and their filters.
@@ -26,7 +26,7 @@ def pullup(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPl
         model: Not needed.
 
     Returns:
-        One join of one slice per side.
+        One join with one slice per side.
 
     Source: State-Slice §3.1, Figure 3.
     """

@@ -5,12 +5,12 @@
     A ──split by σ──┬─ fails ──> join p1: windows w1, for Q1
                     └─ passes ─> join p2: windows w2, for Q1 and Q2          B goes to both
 
-If there are more queries, they are ranked by their windows, and a row belongs to the highest rank that it can
-serve. The row may also serve lower ranks, but no higher one, so it needs no wider window than the window of
-its rank.
-Invariant: the classes of rows are disjoint, and every row that serves a query is in a class, so every pair is
-made in exactly one join. The price of the strategy is that rows of the other stream are held once per join
-that can use them.
+If there are more queries, they are ranked by their windows. Each rank has a class of rows: a row is in the
+class of the highest rank whose queries can use it. Queries of lower ranks may also use the row, but no query
+of a higher rank can, so the row needs no wider window than the window of its rank.
+Invariant: the classes of rows are disjoint, and every row that some query can use is in a class, so every
+pair is made in exactly one join. The price of the strategy is that each join stores its own copy of the rows
+of the other stream that it can use.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _Ranks = list[list[PlannedQuery]]
 
 
 def pushdown(family: Family, rates: FamilyRates, model: CostModel) -> tuple[JoinPlan, ...]:
-    """Split one stream by the windows that its rows need, one join per class of rows.
+    """Split one stream into classes of rows by the windows that they need, with one join per class.
 
-    Side a is split if it has filters, else b. Without filters, or if all rows are of one class, there is one
-    plain join of the largest windows.
+    Side a is split if it has filters, otherwise side b. Without filters, or if all rows are of one class,
+    there is a single join with the largest windows.
 
     Args:
         family: Queries and their filters.
@@ -40,12 +40,12 @@ def pushdown(family: Family, rates: FamilyRates, model: CostModel) -> tuple[Join
         model: Not needed.
 
     Returns:
-        Joins ``p1`` to ``pn`` from the lowest rank to the highest, by id.
+        Joins sorted by id, from ``p1`` for the lowest rank to ``pn`` for the highest.
 
-    Source: State-Slice §3.2, Figure 4; with three queries of one selection it is the plan of §7.2.
+    Source: State-Slice §3.2, Figure 4; with three queries and one selection it is the plan of §7.2.
         Differences from the paper: any number of queries and selections is possible, and only one side is
-        split (the paper has m n joins for m parts of one side and n parts of the other). Filters of the other
-        side filter its rows before each join.
+        split (the paper has m × n joins for m parts of one side and n parts of the other). Rows of the other
+        side are filtered before each join.
     """
     weaker = {side: weaker_filters(family, side) for side in SIDES}
     split: SideName = "a" if family.filters_a else "b"
@@ -58,7 +58,7 @@ def pushdown(family: Family, rates: FamilyRates, model: CostModel) -> tuple[Join
         serving = sorted((q for rank in classes[:number] for q in rank), key=lambda q: q.id)
         above = sorted(q.id for rank in classes[number:] for q in rank)
         chains = {side: _whole(serving, side, weaker[side]) for side in SIDES}
-        # On the split side, a join admits only rows of its class, even if lower ranks could use others.
+        # On the split side, a join admits only rows of its class, although lower ranks could use more rows.
         keep = keep_bits((side_filter(q, split) for q in members), weaker[split])
         (piece,) = chains[split]
         chains[split] = (Slice(piece.w_start_us, piece.w_end_us, keep),)
@@ -75,7 +75,7 @@ def pushdown(family: Family, rates: FamilyRates, model: CostModel) -> tuple[Join
 
 
 def _classes(family: Family, split: SideName, weaker: Weaker) -> _Ranks:
-    """Return the queries of each class of rows, lowest rank first."""
+    """Return, for each class of rows, the queries of its rank; the lowest rank comes first."""
     ranks: dict[tuple[int, int], list[PlannedQuery]] = {}
     for query in family.queries:
         ranks.setdefault((query.w_a_us, query.w_b_us), []).append(query)
@@ -84,7 +84,7 @@ def _classes(family: Family, split: SideName, weaker: Weaker) -> _Ranks:
     for _, members in sorted(ranks.items(), reverse=True):
         bits = {side_filter(q, split) for q in members}
         if classes and (None in above or all(_covered(bit, above, weaker) for bit in bits)):
-            # Any row that serves this rank also serves a higher one, so its class is empty.
+            # A higher rank can use every row that this rank can use, so the class of this rank is empty.
             classes[-1] += members
         else:
             classes.append(list(members))
@@ -93,7 +93,7 @@ def _classes(family: Family, split: SideName, weaker: Weaker) -> _Ranks:
 
 
 def _covered(bit: int | None, above: set[int | None], weaker: Mapping[int, frozenset[int]]) -> bool:
-    """Return whether each row that passes a filter passes a filter of ``above``; False without a filter."""
+    """Return whether all rows that pass filter ``bit`` pass one of ``above``; False if ``bit`` is None."""
     return bit is not None and (bit in above or not above.isdisjoint(weaker.get(bit, frozenset())))
 
 

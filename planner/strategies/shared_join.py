@@ -12,7 +12,7 @@ from planner.families.families import Family
 def shared_join(
     family: Family | FamilyPlan, chain_a: tuple[Slice, ...], chain_b: tuple[Slice, ...]
 ) -> tuple[JoinPlan, ...]:
-    """Return the only join of a family whose queries share these chains.
+    """Return one join, with the given chains, that all queries of a family share.
 
     Args:
         family: The family.
@@ -20,6 +20,6 @@ def shared_join(
         chain_b: Slices of b.
 
     Returns:
-        One join.
+        A tuple with this one join.
     """
     return (JoinPlan(SHARED_JOIN, tuple(q.id for q in family.queries), chain_a, chain_b),)

@@ -4,9 +4,9 @@
      └────────e_02 (merged)──────┘└──────e_13 (merged)─────┘
      └──────────────────────e_03──────────────────────────┘
 
-Nodes are the distinct window lengths of the side (µs) and 0; edge e_ij is the sliced join [w_i, w_j), merged
-if it spans more than one boundary. Every path v_0 -> v_N is a chain that answers all queries: Mem-Opt is the
-path of all single steps, and CPU-Opt is the shortest path if edges have their slice's cost
+Nodes are 0 and the distinct window lengths of the side (µs). Edge e_ij is the slice [w_i, w_j); the slice is
+merged if j > i + 1. Every path v_0 -> v_N is a chain that answers all queries: Mem-Opt is the path without
+merged slices, and CPU-Opt is the shortest path if the length of an edge is the cost of its slice
 (``planner.strategies.cpu_opt`` builds that graph).
 """
 
@@ -23,16 +23,16 @@ from planner.families.filters import NOTHING_IMPLIED, Weaker, keep_bits
 def chain_of_path(
     path: Sequence[int], queries: Sequence[PlannedQuery], side: SideName, weaker: Weaker = NOTHING_IMPLIED
 ) -> tuple[Slice, ...]:
-    """Turn a path of boundaries into a chain: the slices, and the rows that each keeps.
+    """Turn a path of boundaries into a chain of slices, each with the filter for the rows that it keeps.
 
-    A query reaches a slice iff its window ends beyond the slice's start; the slice keeps a row iff it passes
-    the filter of some such query (State-Slice §6.1, cond'_i).
+    A query reaches each slice that starts before the end of the query's window. A slice keeps exactly the
+    rows that pass the filter of some query that reaches the slice (State-Slice §6.1, cond'_i).
 
     Args:
         path: Boundaries from 0 to the side's largest window, µs, ascending.
-        queries: Queries that the chain serves, by id.
+        queries: Queries that the chain serves, sorted by id.
         side: Side whose rows the chain holds.
-        weaker: Filters of the side that each of its filters implies.
+        weaker: For each filter of the side, the filters that it implies.
 
     Returns:
         One slice per step of the path.
@@ -42,8 +42,8 @@ def chain_of_path(
         bit = side_filter(query, side)
         longest[bit] = max(side_window_us(query, side), longest.get(bit, 0))
     chain: list[Slice] = []
-    # From the last slice to the first, the set of filters only grows. Slices with equal sets keep the same
-    # rows.
+    # From the last slice to the first, the set of filters only grows, so ``keep`` is computed again only when
+    # a filter was added.
     waiting = sorted(longest.items(), key=lambda item: item[1])
     bits: list[int | None] = []
     keep = keep_bits(bits, weaker)

@@ -24,7 +24,7 @@ def unshared(family: Family, rates: FamilyRates, model: CostModel) -> tuple[Join
         model: Not needed.
 
     Returns:
-        One join of one slice per side for each query, by join id.
+        One join per query, with one slice per side; sorted by join id.
     """
     return tuple(sorted((_own_join(query) for query in family.queries), key=lambda join: join.id))
 

@@ -1,4 +1,4 @@
-"""Placement: the buckets of the rows of each key, and what that means for a new query.
+"""Placement: the buckets that store the rows of each key, and the family of each new query.
 
 Doors: place_query, replication.
 """

@@ -1,4 +1,4 @@
-"""Placement of a new query: its family, and the buckets of rows that it checks for matches.
+"""Placement of a new query: its family, and the buckets that store the rows that it checks for matches.
 
 An inner join belongs to the family of its streams and key. For an outer, semi or anti join, one of three
 families is chosen:
@@ -41,8 +41,8 @@ class QueryPlaces:
         previous: Plan version in force; None before the first.
         profile: Returns the statistics of the streams and keys of some queries, including frequent keys; None
             if nothing is sampled.
-        hashed: Whether each key would have one bucket, by id of a family of inner joins that does not run
-            yet. Filled on demand.
+        hashed: For families of inner joins that do not run yet, by id: whether each key would have one
+            bucket. Filled on demand.
     """
 
     partitioning: Partitioning
@@ -78,7 +78,7 @@ class QueryPlaces:
         if family_id not in self.hashed:
             inner = replace(query, kind="inner", preserved=(), beside_inner=False)
             profile = self.profile([inner])
-            # The estimate ignores filters, because they let only some rows of a key pass.
+            # Filters are ignored. They only reduce the rows of a key, so the estimate is an upper bound.
             family = Family(family_id, (planned_query(inner, None, None, 0),), (), ())
             rates = family_rates(family, query.a.stream_id, query.b.stream_id, profile)
             self.hashed[family_id] = chosen_replication(family, rates) == HASHED
@@ -86,7 +86,7 @@ class QueryPlaces:
 
 
 def spread_query(query: Query, partitioning: Partitioning, streams: Mapping[str, Stream]) -> Query:
-    """Return an entering query, with ``spreads`` set if several buckets share the rows it checks.
+    """Return a new query, with ``spreads`` set if several buckets share the rows that it checks for matches.
 
     The checked rows of a key are spread over buckets from the first row on, or never. If a key spread to
     another bucket later, that bucket would lack rows of the other side, which must be stored in all buckets

@@ -1,22 +1,23 @@
 """Number of buckets over which the rows of each key spread (fragment-and-replicate).
 
-    hash        one bucket per key                            many keys
+    hash        one bucket per key                            suits many keys
     replicate   all buckets for every key                     whatever the statistics say
-    auto        as many as the work of a key requires         few keys, skewed keys
+    auto        more buckets for keys with more work          suits few or skewed keys
 
-``auto`` simulates the work of the buckets, with the hash that places the keys:
+``auto`` predicts the work of each bucket, placing the keys by the hash that the job uses:
 
     work of a key in each of its f buckets  =  (stored rows + pairs) / f  +  male copies of all its rows
 
 The last term is the cost of replication. The work of a key in one bucket is limited to a fraction of a
 bucket's mean work. Several limits are tried, from no limit down to 1/32 of the mean; the limit that leaves
-the hottest bucket the least work is chosen. Keys that are not frequent are assumed to spread evenly.
+the hottest bucket the least work is chosen. All keys that are not frequent are assumed to spread evenly over
+the buckets.
 
 The State-Slice paper does not replicate, but its male (probing) and female (stored) copies of a row (§4.2)
 make replication possible; see ``operators.kernels.fragments``.
 
-With every setting, a family's fragments only grow (``catalog.values.plan.Replication``): later plan versions
-keep the fragments that an earlier version has given a key.
+With every setting, the number of buckets of a key (its fragments) only grows with new plan versions
+(``catalog.values.plan.Replication``).
 """
 
 from __future__ import annotations
@@ -36,14 +37,15 @@ from planner.families.families import SIDES, Family, family_streams, is_theta, s
 
 HASHED = Replication()
 
-#: The work of the hottest bucket may be this many times the mean. A lower limit would add copies to correct
-#: random differences.
+#: Nothing is replicated if the hottest bucket has at most this many times the mean work. A lower limit would
+#: add copies only to even out random differences.
 EVEN = 1.2
 #: Limits that are tried for the work of one key in one bucket, as fractions of a bucket's mean work.
 PARTS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
 #: More copies are chosen only if they reduce the work of the hottest bucket by more than this factor.
 WORTH = 1.05
-#: CPU of a row in the bucket that stores it, of a male copy in each bucket, and of a pair with three columns.
+#: CPU seconds of a row in the bucket that stores it, of a male copy in each bucket, and of a pair with three
+#: columns.
 _ROW_S = SHIPPED.per_inserted_row
 _COPY_S = SHIPPED.per_packed_row
 _PAIR_S = SHIPPED.per_match + SHIPPED.per_result + 3 * SHIPPED.per_result_value
@@ -60,12 +62,12 @@ def asked_replication(
         partitioning: The partitioning setting: ``hash``, ``replicate`` or ``auto``.
         family: The family.
         rates: Known or assumed rates of the family.
-        choose: Whether the planner may choose; otherwise it requests no replication.
+        choose: Whether the planner may choose under ``auto``; otherwise it requests one bucket per key.
     """
     if family.spreads:
         return Replication(ALL_BUCKETS)
     if any(q.kind != "inner" or q.grouping is not None for q in family.queries):
-        # One bucket must have all partners of a row, to know that there are none, or to aggregate them.
+        # One bucket must have all partners of a row, to aggregate them or to find that the row has none.
         return HASHED
     if partitioning == "replicate" or is_theta(family.id):
         return Replication(ALL_BUCKETS)  # without a key any row may join any other
@@ -73,11 +75,11 @@ def asked_replication(
 
 
 def chosen_replication(family: Family | FamilyPlan, rates: FamilyRates) -> Replication:
-    """Return the fragments that balance the work of the buckets.
+    """Return the number of buckets of each key that balances the work of the buckets.
 
     Args:
         family: The family.
-        rates: Known or assumed rates of the family; without frequent keys nothing is replicated.
+        rates: Known or assumed rates of the family; if no key is frequent, each key has one bucket.
     """
     work = KeyWork.of(family, rates)
     hashed = np.ones(len(rates.frequent), dtype=np.int64)
@@ -89,7 +91,7 @@ def chosen_replication(family: Family | FamilyPlan, rates: FamilyRates) -> Repli
         np.clip(np.ceil(work.shared / (part * even_s)), 1, rates.buckets).astype(np.int64) for part in PARTS
     ]
     hottest = [float(work.loads(fragments).max()) for fragments in tried]
-    # The first sufficient choice has the fewest copies.
+    # The choices are ordered by their number of copies, so the first sufficient one has the fewest.
     fragments = next(f for f, load in zip(tried, hottest, strict=True) if load <= WORTH * min(hottest))
     heavy = [(k.key, int(f)) for k, f in zip(rates.frequent, fragments, strict=True) if f > 1]
     return Replication(1, tuple(sorted(heavy)))
@@ -105,13 +107,13 @@ def predicted_imbalance(family: Family | FamilyPlan, rates: FamilyRates, replica
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyWork:
-    """Predicted CPU for frequent keys and for all others, per second of event time.
+    """Predicted CPU seconds, per second of event time, of each frequent key and of all other keys together.
 
     Attributes:
-        rest_s: CPU for all keys that are not frequent, per bucket.
+        rest_s: CPU seconds of all keys that are not frequent, per bucket.
         home: int64[m], first bucket of each frequent key.
-        shared: float64[m], work of each frequent key that is divided among its buckets.
-        copies: float64[m], work of each frequent key that is repeated in each of its buckets.
+        shared: float64[m], CPU seconds of each frequent key that are divided among its buckets.
+        copies: float64[m], CPU seconds of each frequent key that each of its buckets repeats.
         buckets: Number of buckets.
     """
 
@@ -123,7 +125,7 @@ class KeyWork:
 
     @classmethod
     def of(cls, family: Family | FamilyPlan, rates: FamilyRates) -> KeyWork:
-        """Return the work of a family's keys."""
+        """Return the predicted work of a family's keys."""
         queries = family.queries
         passing_a = rates.a.rate.value * rates.a.passing_any([q.filter_a for q in queries])
         passing_b = rates.b.rate.value * rates.b.passing_any([q.filter_b for q in queries])
@@ -142,7 +144,7 @@ class KeyWork:
         )
 
     def loads(self, fragments: _Ints) -> Floats:
-        """Return the work of each bucket, float64[buckets].
+        """Return the CPU seconds of each bucket per second of event time, float64[buckets].
 
         Args:
             fragments: int64[m], number of buckets of each frequent key.
@@ -179,7 +181,7 @@ def departed_replications(
 
 
 def refuse_spread_pairs(families: Sequence[FamilyPlan]) -> None:
-    """Refuse a step with pairs on both sides whose rows of one key are in several buckets.
+    """Refuse a step that joins pairs with pairs, if rows of one key are in several buckets.
 
     Pairs stay in the bucket that makes them, so some pairs with equal keys would not meet.
 
@@ -193,17 +195,17 @@ def refuse_spread_pairs(families: Sequence[FamilyPlan]) -> None:
         raise UnsupportedCql(
             f'query "{family.queries[0].name}" joins pairs with pairs, and rows of a key are in several '
             "buckets",
-            detail="A family keeps its keys spread, so not all pairs would meet in one bucket.",
+            detail="A key that has spread over several buckets stays spread, so some pairs would not meet.",
             hint="Leave TREE out, or name a tree that adds one stream after the other: "
             "TREE (((a, b), c), d).",
         )
 
 
 def spread_pairs(families: Sequence[FamilyPlan]) -> Iterator[tuple[FamilyPlan, FamilyPlan]]:
-    """Yield each family that joins pairs with pairs and gets rows of one key in several buckets.
+    """Yield each family that joins pairs with pairs, although rows of one key are in several buckets.
 
-    With it comes the family that spreads the rows of a key over several buckets: the same family, or one that
-    hands its pairs to it without an exchange between buckets.
+    The second family of each tuple spreads the rows of a key over several buckets. It is the first family
+    itself, or a family that passes its pairs to the first family without an exchange between buckets.
     """
     joining = [family for family in families if is_intermediate(family.stream_b)]
     made_in = makers(families) if joining else {}

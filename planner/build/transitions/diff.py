@@ -1,4 +1,4 @@
-"""Migration primitives that turn the joins of one plan version into those of the next.
+"""Migration primitives that turn the joins of one plan version into the joins of the next version.
 
     v:    [0, 10) [10, 30)            q1 10s, q2 30s
           Extend 30 -> 60             q3 60s enters
@@ -6,8 +6,8 @@
     v+1:  [0, 10) [10, 60)            q1, q3
 
 A migration is the list of primitives between two versions; the engine applies it to the state in place,
-between two batches. Primitives name positions in time, not slice numbers, so no primitive depends on earlier
-ones.
+between two batches. Primitives name slices by positions in time, not by numbers, which earlier primitives
+would change.
 Invariant: applying the primitives in order to the joins of the old version gives the joins of the new
 version. Some primitives have an inverse; the inverses, applied in reverse order, undo these primitives.
 """
@@ -44,10 +44,10 @@ class MovedPiece:
     """A slice during a migration.
 
     Attributes:
-        w_start_us: Start of its window.
-        w_end_us: End of its window.
+        w_start_us: Start of its interval.
+        w_end_us: End of its interval.
         keep: Lineage bits; a row needs at least one of them to enter. None admits every row.
-        rows: Rows it holds.
+        rows: Number of rows that it holds, known or estimated.
     """
 
     w_start_us: int
@@ -63,7 +63,7 @@ class Shape:
     Attributes:
         a: Slices of a, contiguous from 0; empty for a join that was just opened.
         b: Slices of b.
-        queries: Ids of the queries its pairs are routed to.
+        queries: Ids of the queries to which its pairs are routed.
     """
 
     a: tuple[MovedPiece, ...] = ()
@@ -80,20 +80,20 @@ class Shape:
 
 
 def diff(old: Plan | None, new: Plan) -> tuple[Primitive, ...]:
-    """Return the steps from one plan version to the next.
+    """Return the primitives that lead from one plan version to the next.
 
     A join whose id stays the same is changed in place. A join that admits different rows than before, because
-    a stream is split differently, is closed and opened again. Pulled-up selections are filters that admit
-    every row.
+    a stream is split differently, is closed and opened again. The slices of a join with pulled-up selections
+    are treated like slices whose filters admit every row.
 
     Args:
         old: Version in force; None before the first.
         new: Version that follows.
 
     Returns:
-        Primitives, ordered by family and join. Closed joins come first, because opened joins take over their
-        rows. Within a join, the ends of its chains come first, slice by slice, then removed boundaries, added
-        boundaries, filters and routes.
+        Primitives, ordered by family and join. In a family, closed joins come first, because opened joins
+        take over their rows. For each chain of a join, changes of the chain's end come first, slice by slice,
+        then removed boundaries, added boundaries and filters. The routes of the join come last.
 
     Source: State-Slice §5.3 for splitting (rows stay in the first part, whose purging moves them on) and
         merging (states are concatenated). Difference from the paper: steps are applied between two batches,
@@ -108,7 +108,7 @@ def diff(old: Plan | None, new: Plan) -> tuple[Primitive, ...]:
 
 
 def shapes(plan: Plan | None) -> dict[JoinKey, Shape]:
-    """Return the joins of a plan as shapes without rows."""
+    """Return the shapes of a plan's joins, with 0 rows in each slice; empty if there is no plan."""
     families = () if plan is None else plan.families
     return {(f.id, j.id): _shape(j) for f in families for j in f.joins}
 
@@ -116,8 +116,9 @@ def shapes(plan: Plan | None) -> dict[JoinKey, Shape]:
 def rows_moved(before: Mapping[JoinKey, Shape], steps: Iterable[Primitive]) -> float:
     """Return an upper bound on the number of rows that the primitives move to another slice.
 
-    A split moves the older part of its slice, and a merge moves the rows of the later slice. Every row of a
-    closed join counts. All rows of an unbounded slice count, because their distribution is unknown.
+    A split moves the older rows of its slice, and a merge moves the rows of the later slice. Every row of a
+    closed join counts. If an unbounded slice is split, all of its rows count, because it is unknown how they
+    are distributed.
 
     Args:
         before: Joins before the primitives, with the rows that they hold.
@@ -181,7 +182,7 @@ def _chain_steps(
             take(Split(family, join, side, after, piece.keep))
     while (last := pieces()[-1]).w_end_us > after:
         take(Truncate(family, join, side, last.w_end_us, last.w_start_us, last.keep))
-    # The chain may have thousands of slices, so it is not searched again below for each step.
+    # The chain may have thousands of slices, so the loops below pass over it once, not once per primitive.
     inner = [s.w_end_us for s in new]
     ends = set(inner)
     merged: list[MovedPiece] = []
@@ -227,7 +228,7 @@ def apply_primitive(joins: dict[JoinKey, Shape], step: Primitive) -> None:
 def _changed(
     pieces: tuple[MovedPiece, ...], step: Split | Merge | Extend | Truncate | SetFilter
 ) -> tuple[MovedPiece, ...]:
-    """Return a chain after one step."""
+    """Return the slices of a chain after one primitive."""
     end = pieces[-1].w_end_us if pieces else 0
     match step:
         case Extend(from_us=start, to_us=to, keep=keep):
@@ -268,7 +269,7 @@ def _cut(piece: MovedPiece, at_us: int, keep: Keep) -> tuple[MovedPiece, MovedPi
 
 
 def _drops(step: Primitive | None, split: Split) -> bool:
-    """Return whether a step drops the later part of a slice that the previous step split."""
+    """Return whether a primitive drops the later part of the slice that ``split`` has cut."""
     place = (split.family, split.join, split.side, split.at_us)
     return isinstance(step, Truncate) and (step.family, step.join, step.side, step.to_us) == place
 

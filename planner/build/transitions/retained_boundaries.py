@@ -1,7 +1,7 @@
 """Chains with boundaries that no strategy chose.
 
-    pinned    an operator split and merged slices by hand     their boundaries below the end, and the end
-    left      departed queries left them (on_leave: manual)    the strategy's boundaries and these
+    pinned    a user set them by splitting and merging slices      they replace the strategy's boundaries
+    left      windows of departed queries (on_leave: manual)       they are added to the strategy's boundaries
 
 A chain always ends at its largest window, or where a departed query's larger window ended. The part of a
 chain beyond every running query's window keeps no rows and serves no query. All other properties of a slice
@@ -27,13 +27,13 @@ NO_BOUNDARIES: ByFamily = MappingProxyType({})
 
 
 def is_one_chain(joins: Sequence[JoinPlan]) -> bool:
-    """Return whether a family is joined by one state-slice chain, whose boundaries are free to choose."""
+    """Return whether a family has one shared join of sliced chains, whose boundaries can be chosen freely."""
     only = joins[0]
     return len(joins) == 1 and only.id == SHARED_JOIN and only.partition is None and not only.pulled_up
 
 
 def boundaries_of(family: FamilyPlan) -> Boundaries:
-    """Return the ends of the slices of a family's one chain; empty for a family of several joins."""
+    """Return the ends of a family's slices; empty if it has no single shared chain (``is_one_chain``)."""
     if not is_one_chain(family.joins):
         return Boundaries()
     a, b = (tuple(s.w_end_us for s in side_chain(family.joins[0], side)) for side in SIDES)
@@ -41,7 +41,7 @@ def boundaries_of(family: FamilyPlan) -> Boundaries:
 
 
 def kept_families(previous: Plan | None, replanned: Collection[str]) -> frozenset[str]:
-    """Return the ids of the families that keep their joins."""
+    """Return the ids of the previous plan's families that are not planned again."""
     return (
         frozenset() if previous is None else frozenset(f.id for f in previous.families) - frozenset(replanned)
     )
@@ -60,7 +60,7 @@ def retained_boundaries(previous: Plan | None, queries: Iterable[Query]) -> dict
         queries: Queries of the next plan version.
 
     Returns:
-        Boundaries by family id, without families that have none.
+        Boundaries by family id; families without such boundaries are left out.
     """
     found: dict[str, Boundaries] = {}
     members = families(queries)
@@ -81,8 +81,8 @@ def pinned_chain(family: Family, pinned: Boundaries, left: Boundaries) -> tuple[
 
     Args:
         family: The family.
-        pinned: Ends of slices; an end beyond the largest window is used once a query has a window that
-            large.
+        pinned: Ends of slices; an end beyond the chain's end has an effect only once a query has a larger
+            window.
         left: Boundaries that departed queries left.
 
     Returns:

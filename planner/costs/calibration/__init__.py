@@ -1,4 +1,4 @@
-"""The calibrated cost model, and the constants used until a machine has its own.
+"""The calibrated cost model, and its default constants, used until a machine is calibrated.
 
 Doors: calibrated, shipped.
 """

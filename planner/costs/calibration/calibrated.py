@@ -1,14 +1,14 @@
 """The calibrated cost model: CPU seconds of this engine on this machine.
 
-    load ── Work (how often each thing is done per second) ── times Calibration ── Terms
+    load ── Work (how often each operation is done per second) ── times Calibration ── Terms
 
 The engine works on columns, so much of its cost is paid per batch, slice and segment, not per row. So a plan
 with few rows and many slices is expensive, although it makes few comparisons. ``sluice calibrate`` fits the
 constants; the same ``Work`` is counted for the fit and for the prediction.
 
-Two things that the paper counts cost nothing here. Union: each pair is written once when it is made, together
-with its route, and a query is a view of all pairs. Comparing different keys: segments are sorted by key, and
-the probing rows (males) are merged with them.
+Two operations that the paper counts cost nothing here. Unions: each pair is written once when it is made,
+together with its route, and a query is a view of all pairs. Comparisons of rows with different keys: segments
+are sorted by key, and the probing rows (males) are merged with them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from planner.costs.cost import MARK_BYTES, JoinInput, SliceLoad, Terms, VerdictL
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Units of work per second of event time, one for each constant of ``Calibration``, in their order.
+    """Units of work per second of event time: an attribute for each constant of ``Calibration``, in order.
 
     Attributes:
         batches: Batches times buckets.
         partitions: Batches times sides.
         filtered_sides: Batches times sides that have filters.
         filter_texts: Batches times distinct filters.
-        slices: Batches times buckets times one-way slices.
-        segments: Batches times buckets times one-way slices times segments of each slice.
+        slices: Batches times buckets times slices of either side.
+        segments: Batches times buckets times slices of either side times segments of each slice.
         builds: Segments in which a batch's males find partners.
         build_columns: ``builds`` times result columns.
         packed_rows: Rows read.
@@ -71,11 +71,11 @@ class Work:
         return Work(*(x + y for x, y in zip(astuple(self), astuple(other), strict=True)))
 
     def vector(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """Return the units in the order of ``CONSTANTS``."""
+        """Return the units of work in the order of ``CONSTANTS``."""
         return np.array(astuple(self), dtype=np.float64)
 
 
-#: Least divisor, in place of 0 for a slice without segments.
+#: Divisor that replaces 0 for a slice without segments.
 _LEAST = 1e-12
 #: Names of the constants, in the order of ``Work``.
 CONSTANTS = tuple(f.name for f in fields(Calibration))[: len(fields(Work))]
@@ -83,10 +83,10 @@ CONSTANTS = tuple(f.name for f in fields(Calibration))[: len(fields(Work))]
 
 @dataclass(frozen=True, slots=True)
 class CalibratedModel:
-    """Prices loads in CPU seconds.
+    """The calibrated cost model, which prices loads in CPU seconds.
 
     Attributes:
-        constants: Constants of the machine and engine.
+        constants: CPU seconds per unit of ``Work``.
     """
 
     constants: Calibration
@@ -143,8 +143,8 @@ def slice_work(load: SliceLoad) -> Work:
     turns = load.buckets / load.batch_s
     segments = turns * load.segments
     matches = load.matches_per_s * (1.0 + batch_overlap(load))
-    # Partners are spread over the segments at random (Poisson), so a fraction exp(-matches / segments) has
-    # none.
+    # Partners are spread over the segments at random (Poisson), so a fraction exp(-matches / segments) of the
+    # segments has none.
     builds = -segments * np.expm1(-matches / np.maximum(segments, _LEAST))
     return Work(
         slices=turns,
@@ -177,9 +177,9 @@ def input_work(load: JoinInput) -> Work:
 
 
 def batch_overlap(load: SliceLoad) -> float:
-    """Return the fraction of extra pairs examined, compared with processing tuple by tuple.
+    """Return the extra pairs that batches examine, as a fraction of the pairs examined tuple by tuple.
 
-    All males of a batch meet all rows of the batch, regardless of their order, and also the rows that are
-    purged at its end. This adds the rows of half a batch on either side.
+    All males of a batch meet all rows of the batch, whichever came first, and also the rows that are purged
+    at the end of the batch. On each side this adds the rows of half a batch.
     """
     return load.first * load.batch_s / (2.0 * (load.w_end_s - load.w_start_s))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from catalog.values.calibration import Calibration
 
-#: Fitted on one core of a quiet two-core cloud machine (docs/bench/calibration.md). Another machine is faster
-#: or slower, but mostly by one factor, which ranks strategies the same; ``sluice calibrate`` fits its own.
+#: Fitted on one core of a quiet two-core cloud machine (docs/bench/calibration.md). On another machine, all
+#: constants change by nearly the same factor, so these constants rank strategies in the same order there.
 SHIPPED = Calibration(
     per_batch=0.00254,
     per_partition=0.0014,

@@ -1,11 +1,11 @@
-"""Expected stored and probing rows of one side of a join, by possible slice boundary.
+"""Expected rows that one side of a join stores, and rows that probe them, for each possible slice boundary.
 
     boundaries           0                 w1            w2        w3
     rows that enter      P(q1, q2 or q3)   P(q2 or q3)   P(q3)     0       a slice starting here
     rows that probe it   the same for the other side's filters
 
 ``planner.costs.loads.loads`` derives the work from these rows. Queries with the same windows and filters
-count as one here: ten thousand queries may have only a few thousand pairs of windows.
+count as one query here, because ten thousand queries may have only a few thousand pairs of windows.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class ChainRows:
         lasting: Integral of ``left`` from 0 to each boundary.
         keep: For each boundary, a number that identifies the filters of a slice starting there; equal filters
             have equal numbers.
-        own: Rows of the side, if no row left before the end of its window.
-        other: Rows of the other side, which probe.
+        own: Rows of the side that reach each slice if no row leaves before the end of its window.
+        other: Rows of the other side that probe each slice.
         storage: Segments of the slices.
     """
 
@@ -84,7 +84,7 @@ class ChainRows:
         """Return the work of searching the slices of a chain.
 
         Args:
-            ends_us: Ends of its slices, ascending.
+            ends_us: Ends of the slices, µs, ascending.
             selectivity: Fraction of all pairs of rows that have equal keys.
         """
         places = np.searchsorted(self.boundaries_us, [0, *ends_us])
@@ -186,7 +186,7 @@ def _bits_beyond(ends: Mapping[int | None, int], boundaries: Sequence[int]) -> l
 
 
 def _numbered(reaching: Reaching) -> Ints:
-    """Number the filters of slices; every slice with a query without a filter gets the same number."""
+    """Number the sets of filters of slices; all slices that keep every row get the same number."""
     numbers: dict[Bits, int] = {}
     return np.array(
         [numbers.setdefault(frozenset({None}) if None in k else k, len(numbers)) for k in reaching.keeps],

@@ -5,8 +5,8 @@
     males of b ──────────────────────────────── all that serve Q1, Q2 ────────── all that serve Q2
 
 In steady state, measured in event time, a slice [s, e) of a side holds the rows that entered it during e - s
-seconds. Every male that can serve a query of the slice meets all of these rows. Arrivals are uniform in time
-and independent of filters and keys; for the independence of filters, see ``planner.costs.rates``.
+seconds. Every male that can serve a query of the slice meets all of these rows. Arrivals are assumed to be
+uniform in time and independent of filters and keys; for filters, see ``planner.costs.rates``.
 Invariant: the load of a slice depends on its own ends, and on no other slice (``SliceLoad``).
 
 Source: the terms of State-Slice (VLDB 2006), Equations 1-3 (§3.1, §3.2, §4.3) and §5.2, without their prices;
@@ -63,7 +63,7 @@ def slice_loads(family: Family | FamilyPlan, join: JoinPlan, rates: FamilyRates)
 def search_loads(
     family: Family | FamilyPlan, join: JoinPlan, rates: FamilyRates
 ) -> tuple[SearchLoads, SearchLoads]:
-    """Return the loads of searching the slices of a join, for a and b; also part of ``slice_loads``.
+    """Return only the loads of searching the slices of a join, for a and b; ``slice_loads`` has all loads.
 
     Args:
         family: The family.
@@ -89,7 +89,7 @@ def join_input(family: Family | FamilyPlan, joins: Sequence[JoinPlan], rates: Fa
         rates: Known or assumed rates of the family.
 
     Returns:
-        The load.
+        The load of all joins together.
     """
     fed = [i for join in joins for i in join.queries]
     several = {i for i, uses in _counted(fed).items() if uses > 1}
@@ -132,39 +132,39 @@ def _counted(ids: Iterable[int]) -> dict[int, int]:
 
 
 def _is_private(join: JoinPlan) -> bool:
-    """Return whether the join serves one query alone, with rows filtered before the join."""
+    """Return whether the join serves a single query and its rows are filtered before the join."""
     return join.id != SHARED_JOIN and join.partition is None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChainLoads:
-    """Loads of all possible slices of one side of a join, by the boundaries of their ends.
+    """Loads of all possible slices of one side of a join, by the boundaries at which they start and end.
 
-    Arrays are indexed by boundary. An integral counts seconds of distance from 0 to the boundary, so the
-    value for a slice is the difference between its two boundaries. Each second is weighted with the fraction
-    of rows that are left at this distance: a slice [s, e) holds λ ∫ P(R > t) dt rows, where R is the time
-    until the other side closes a row's key.
+    Arrays are indexed by boundary. An integral runs over distances from 0 to the boundary, in seconds, so
+    the value of a slice is the difference between the values at its two boundaries. Each second is weighted
+    with the fraction of rows that are still held at this distance: a slice [s, e) holds λ ∫ P(R > t) dt rows,
+    where R is the time until a row leaves the state early.
 
     Attributes:
         side: Side whose rows the chain holds.
         boundaries_us: 0, every distinct window of the join's queries, and other ends of the chain, ascending.
         seconds: The boundaries in seconds; an unbounded boundary is at the horizon.
-        left: Fraction of rows that are left at the age of the boundary.
+        left: Fraction of rows that are still held at the age of the boundary.
         lasting: Integral of ``left``.
-        entering: Rows per second that would enter a slice starting here if no row had left before.
+        entering: Rows per second that would enter a slice starting here if no row left the state early.
         males: Opposite rows per second that probe a slice starting here.
         keep: Number that identifies the filter of a slice starting here; equal filters have equal numbers.
         first_judged: Rows per second that the filter of the first slice tests.
         judged: Integral of the number of distinct filters, of both sides, that are tested on pairs.
-        guaranteed: Filters counted in ``judged`` that all pairs of a slice starting here pass anyway; each is
-            given by the value of ``lasting`` at the end of the filter.
-        residuals: Integral of the number of residual evaluations per pair of rows and second.
+        guaranteed: Filters counted in ``judged`` that all pairs of a slice starting here pass anyway; for
+            each filter, the value of ``lasting`` at the largest window of the queries with this filter.
+        residuals: Integral of the mean number of residuals that are tested on a pair.
         results: Integral of the fraction of equal-key pairs that serve a query.
         windows_below: Number of distinct windows that are smaller than the boundary.
         windows_upto: Number of distinct windows that are not greater than the boundary.
         queries_upto: Number of queries with a window that is not greater than the boundary.
         storage: Segments of the slices.
-        result_columns: Columns that a joined pair carries.
+        result_columns: Number of columns that a joined pair carries.
         rates: Known or assumed rates of the family.
     """
 
@@ -201,7 +201,7 @@ class ChainLoads:
         """Return the load of the slice from boundary number ``start`` to the last."""
         return self._load(start, len(self.boundaries_us) - 1, last=True)
 
-    # Any: a number, or an array of them for several ends at once; numpy computes the same with either.
+    # ``end`` is a number, or an array of numbers for several slices at once; numpy computes with both alike.
     def _load(self, start: int, end: Any, *, last: bool) -> SliceLoad:
         number: Any = float if isinstance(end, int) else np.asarray
         count: Any = int if isinstance(end, int) else np.asarray
@@ -304,13 +304,13 @@ def chain_loads(
 
 def _result_columns(family: Family | FamilyPlan) -> int:
     """Return the number of columns that a pair carries."""
-    if isinstance(family, FamilyPlan):  # stored in it; without sharing, called once per query
+    if isinstance(family, FamilyPlan):  # has the columns; deriving them once per unshared query takes long
         return sum(len(family.carried(side)) for side in SIDES)
     return sum(len(result_columns(family.queries, side)) for side in SIDES)
 
 
 def _alive(ends: Mapping[int | None, int], boundaries: Sequence[int]) -> Floats:
-    """Return how many filters have queries that reach beyond each boundary."""
+    """Return, for each boundary, the number of filters of queries whose windows reach beyond the boundary."""
     filter_ends = np.sort(np.array([end for bit, end in ends.items() if bit is not None], dtype=np.int64))
     return (len(filter_ends) - np.searchsorted(filter_ends, boundaries, side="right")).astype(np.float64)
 

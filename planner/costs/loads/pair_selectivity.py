@@ -3,9 +3,9 @@
     P(some q: a passes σ_a(q) and b passes σ_b(q))
 
 is exact if one side has few filters. The rows of this side are divided into kinds by the filters that they
-pass. The kind of a row determines a set of filters, and a partner must pass at least one of them. If there
-would be too many kinds, the calculation assumes that queries with different filters of this side are
-independent. If such queries share filters of the other side, some pairs are counted twice.
+pass. The kind of a row determines a set of filters of the other side, and a partner must pass at least one of
+these. If there would be too many kinds, the calculation assumes that queries with different filters of this
+side are independent. If such queries share filters of the other side, some pairs are counted twice.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def pair_selectivities(
     own: RowClass,
     other: RowClass,
 ) -> Floats:
-    """Return, per boundary, the fraction of pairs that serve a query whose window ends beyond it.
+    """Return, per boundary, the fraction of pairs that serve a query whose window ends beyond the boundary.
 
     Args:
         queries: Queries of the join.
@@ -41,7 +41,7 @@ def pair_selectivities(
         other: Rows of the other side.
 
     Returns:
-        float64, one per boundary: fraction of all pairs of rows of both streams, in any row class.
+        float64, one per boundary: fraction of all pairs of rows of both streams, not only of the row classes.
     """
     mate_side = other_side(side)
     filters = [{side_filter(q, s) for q in queries} - {None} for s in (side, mate_side)]
@@ -76,7 +76,7 @@ class _Served:
 
     def add(self, pairs: Iterable[tuple[int | None, int | None]]) -> bool:
         """Add pairs of filters; return whether any of them is new."""
-        changed: dict[int | None, None] = {}  # in order, so that sums round alike in every process
+        changed: dict[int | None, None] = {}  # ordered, so that sums are rounded alike in every process
         for bit, mate in pairs:
             known = self._mates.get(bit, frozenset())
             if mate not in known:

@@ -20,7 +20,7 @@ from planner.costs.rates import FamilyRates, Floats, SideRates
 from planner.families.families import Family, SideName, side_filter
 from planner.families.filters import keep_bits
 
-#: Filters of queries; None stands for a query without a filter.
+#: Lineage bits of the filters of queries; None for a query without a filter.
 Bits = frozenset[int | None]
 
 
@@ -29,9 +29,8 @@ class RowClass:
     """Rows of one side that a join may admit: all rows, or one class of a split stream.
 
     Attributes:
-        rates: The side.
-        one_of: Filters; a row of the class passes at least one of them. If None is among them, every row
-            passes.
+        rates: Rates of the side.
+        one_of: Filters; a row of the class passes at least one of them. Every row passes None.
         none_of: Filters; a row of the class passes none of them.
         whole: Whether the join also admits rows that no query can use (selection pull-up).
         split: Whether the rows are a class of a split stream.
@@ -45,7 +44,7 @@ class RowClass:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether filters alone decide which rows are admitted, without a split stream."""
+        """Return whether the join admits the rows that pass a filter of its queries, and no other rows."""
         return not self.whole and not self.split
 
     def share(self, bits: Bits, *, whole: bool = True) -> float:
@@ -54,7 +53,7 @@ class RowClass:
         With O = one_of, N = none_of: P(O and F and not N) = P(O or N) - P(N) - P(O or N or F) + P(N or F).
 
         Args:
-            bits: F; every row passes None.
+            bits: Filters, F in the formula; every row passes None.
             whole: Whether to count rows that pass none of ``bits``, if the join admits such rows.
         """
         if self.whole and whole:
@@ -78,8 +77,8 @@ class RowClass:
     def kept(self, reaching: Sequence[Bits]) -> list[Bits]:
         """Return, per slice, a set of filters; every row in the slice passes at least one of them.
 
-        If the side is split, only rows of the class enter the join, and its filters are stricter than the
-        filters of the queries.
+        If the side is split, only rows of the class enter the join, and the filters of the class are stricter
+        than the filters of the queries.
 
         Args:
             reaching: Per slice, the filters of the queries that reach it.
@@ -91,7 +90,7 @@ class RowClass:
     def guaranteed_ends(
         self, keeps: Sequence[Bits], ends: Mapping[int | None, int]
     ) -> Iterator[tuple[int, ...]]:
-        """Yield, per slice start, the ends of filters that every row kept in the slice is sure to pass."""
+        """Yield, per slice, the ends (``ends``) of the filters that every row kept in the slice passes."""
         known: dict[Bits, tuple[int, ...]] = {}
         for keep in keeps:
             if keep not in known:

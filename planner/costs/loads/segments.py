@@ -1,10 +1,10 @@
 """Expected number of segments in a chain's slices, which drives the engine's cost per batch.
 
 The rows of a batch arrive as one segment. In every batch, each segment is probed, maintained and listed once.
-The number of segments depends on the event time that a batch covers, compared with the slack. Within the
-slack, segments may straddle a boundary and are merged (the slack is 1/40 of the join's largest window):
+Segments that together span no more than the slack, 1/40 of the join's largest window, may be merged and may
+straddle a slice boundary. So their number depends on whether a batch covers more event time than the slack:
 
-    batch > slack      never merged; cut at each boundary where rows or males stop, except pieces within slack
+    batch > slack      never merged; cut at boundaries where rows or males stop, if longer than the slack
     batch <= slack     never cut; merged once four neighbours span no more than the slack
 
 Source: ``purge`` and ``compact`` of ``operators.slices.sliced_join``; their rules are applied here to time
@@ -23,7 +23,7 @@ import numpy as np
 
 _Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 _Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
-#: A segment as its first batch and its end, counted in batches.
+#: The batches whose rows a segment holds: number of the first batch, and number after the last batch.
 _Span = tuple[int, int]
 
 #: Must equal the values in ``operators.join.compiled_family`` and ``operators.slices.sliced_join``; a test
@@ -38,8 +38,7 @@ _YOUNG = 1.2
 #: Two cuts closer than this fraction of a batch count as one; about the time from the watermark to the end of
 #: a batch.
 _NEAR = 1e-3
-#: Fraction of cuts that remain, because merging undoes the others (mean over random chains of up to 20
-#: slices).
+#: Fraction of cuts that remain; merging undoes all other cuts (mean over random chains of up to 20 slices).
 _KEPT = 0.85
 
 
@@ -57,13 +56,13 @@ class SegmentRule:
     slack_s: float
     filled: float = 1.0
 
-    # Any: a number, or an array of them for several ends at once; numpy computes the same with either.
+    # Any: a number, or an array of numbers for several slices at once; numpy computes with both alike.
     def held(self, start_s: Any, end_s: Any, cuts: Any, takes: Any = True) -> Any:
         """Return the mean number of segments in a slice of one bucket.
 
         Args:
             start_s: Start of the slice, seconds.
-            end_s: End, seconds.
+            end_s: End of the slice, seconds.
             cuts: Number of cuts through the segment of a batch at the start of the slice (``cuts``).
             takes: Whether some rows or males go no further than the end of the slice.
         """
@@ -90,16 +89,16 @@ class SegmentRule:
         return merging(self._batches)[1] if self._batches >= COMPACTION_FANIN else 0.0
 
     def cuts(self, boundaries_s: _Floats, takes: Sequence[bool] | None = None) -> _Ints:
-        """Return, per boundary, how often the boundaries up to it cut a batch; 0 for the first one.
+        """Return, per boundary, how often it and the boundaries before it cut a batch; 0 for boundary 0.
 
         Args:
             boundaries_s: Boundaries from 0, seconds.
-            takes: Whether some rows or males stop at each boundary; a boundary where none stop cuts nothing.
-                By default all do.
+            takes: For each boundary, whether some rows or males stop there; only such a boundary cuts. None
+                if some stop at every boundary.
 
         Boundaries whose difference is a whole number of batches cut a batch at the same place. A boundary at
         the end of a batch cuts the batch, too, because rows are purged by the watermark of the opposite
-        stream, which is a little earlier.
+        stream, which is a little earlier than the end of the batch.
         """
         if self.slack_s >= self.batch_s:
             return np.zeros(len(boundaries_s), dtype=np.int64)
@@ -121,22 +120,22 @@ class SegmentRule:
         return np.array(counts, dtype=np.int64)
 
     def _cut(self, start_s: Any, end_s: Any, cuts: Any, takes: Any) -> Any:
-        # On average, half a piece more straddles a slice end that cuts.
+        # A piece that straddles a slice end counts in both slices, on average as half a piece more.
         return (_KEPT * cuts + 1.0) * (end_s - start_s) / self.batch_s + 0.5 * takes
 
     def _merged(self, age_s: Any) -> Any:
-        """Return the segments younger than ``age_s``."""
+        """Return the expected number of segments younger than ``age_s``."""
         full_per_s = self._grown_per_s
         young_s = _YOUNG * self.batch_s
         grown_s = max(_YOUNG / full_per_s, young_s) if full_per_s > 0.0 else np.inf
         young = np.minimum(age_s, young_s) / self.batch_s
         growing = _YOUNG * np.log(np.clip(age_s, young_s, grown_s) / young_s)
-        # If ``full_per_s`` is 0, no segment reaches full size; and 0 times infinity would be NaN.
+        # If ``full_per_s`` is 0, no segment reaches full size, and 0 times infinity would be NaN.
         return young + growing + (np.maximum(age_s - grown_s, 0.0) * full_per_s if full_per_s > 0.0 else 0.0)
 
     @property
     def _grown_per_s(self) -> float:
-        """Full-size segments per second, for rows much older than the watermark."""
+        """Full-size segments per second of event time, among rows much older than the watermark."""
         return merging(self._batches)[0] / self.slack_s
 
     @property
@@ -147,17 +146,17 @@ class SegmentRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChainStorage:
-    """Segments of all possible slices of one side of a join, by the boundaries of their ends.
+    """Segments of all possible slices of one side of a join, by the boundaries at which they start and end.
 
     Attributes:
         seconds: Boundaries from 0, seconds.
         entering: Rows per second that enter a slice starting at each boundary.
-        keep: Number that identifies the filter of a slice starting there; equal filters have equal numbers.
-        cuts: Number of cuts through a batch's segment at each boundary.
-        takes: Whether fewer rows or males pass the boundary than the previous one.
+        keep: For a slice starting at each boundary, a number of its filter; equal filters have equal numbers.
+        cuts: Number of cuts through a batch's segment at each boundary (``SegmentRule.cuts``).
+        takes: Whether fewer rows or males pass the boundary than the previous boundary.
         rule: Rules by which segments are created, cut and merged.
         row_bytes: Encoded bytes of a row.
-        buckets: Buckets of the job.
+        buckets: Number of buckets of the job.
     """
 
     seconds: _Floats
@@ -169,7 +168,7 @@ class ChainStorage:
     row_bytes: float
     buckets: int
 
-    # Any: a number, or an array of them for several ends at once; numpy computes the same with either.
+    # Any: a number, or an array of numbers for several slices at once; numpy computes with both alike.
     def segments(self, start: Any, end: Any) -> Any:
         """Return the number of segments per bucket in a slice between two boundary numbers."""
         return self.rule.held(self.seconds[start], self.seconds[end], self.cuts[start], self.takes[end])
@@ -209,15 +208,15 @@ def chain_storage(
     Args:
         seconds: Boundaries from 0, seconds.
         entering: Rows per second that enter a slice starting at each boundary.
-        keep: Number that identifies the filter of a slice starting there.
-        males_keep: Number that identifies the filter of the males that reach a slice starting there.
+        keep: For a slice starting at each boundary, a number that identifies its filter.
+        males_keep: For a slice starting at each boundary, a number that identifies the filter of its males.
         longest_s: Largest bounded window of the join's queries on either side, in seconds; 0 if all windows
             are unbounded.
         batch_s: Event time that a batch covers, seconds.
         row_bytes: Encoded bytes of a row.
-        buckets: Buckets of the job.
+        buckets: Number of buckets of the job.
     """
-    filled = float(-np.expm1(-entering[0] * batch_s / buckets))  # of Poisson arrivals
+    filled = float(-np.expm1(-entering[0] * batch_s / buckets))  # rows arrive as a Poisson process
     rule = SegmentRule(batch_s, longest_s / SLACK_DIVISOR if longest_s else np.inf, filled)
     takes = np.concatenate(([False], (np.diff(keep) != 0) | (np.diff(males_keep) != 0)))
     takes[-1] = True
@@ -252,7 +251,7 @@ def merging(batches: int) -> tuple[float, float]:
         segments = _compacted([*segments, (now, now + 1)], batches)
         if now in counted:
             held += len(segments)
-            # Segments that arrive in one batch are merged before they are stored.
+            # Rows of the current batch are merged before they are stored, so they do not count as rewritten.
             merged = {*segments} - before - {(now, now + 1)}
             rewritten += sum(end - first - (end > now) for first, end in merged)
     return held / len(counted) / (window / batches), rewritten / len(counted)

@@ -26,8 +26,8 @@ def preview_document(preview: Preview, *, now_us: int) -> dict[str, Any]:
 
     Returns:
         ``plan`` as in ``GET /plan``, with costs; ``previous_version``; ``primitives``; ``rows_moved``;
-        ``statistics`` with origin and age of each number; ``orders`` in which new queries can join more than
-        two streams.
+        ``statistics`` with origin and age of each number; ``orders``: for each new query over more than two
+        streams, the orders in which it can join them.
     """
     reports = {report.family.id: report for report in preview.reports}
     return {
@@ -65,14 +65,14 @@ def dry_run_document(preview: Preview, before: Iterable[FamilyReport]) -> dict[s
 
 
 def _costs(reports: Iterable[FamilyReport], streams: Mapping[int, str]) -> dict[str, Any]:
-    """Return the costs of some families, in total and by family."""
+    """Return the costs of the reported families, in total and by family."""
     found = {title_of(r.family, streams): cost_document(r.cost) for r in reports}
     names = ("memory_rows", "memory_bytes", "cpu_comparisons_per_s", "cpu_s_per_s")
     return {name: sum(cost[name] for cost in found.values()) for name in names} | {"families": found}
 
 
 def orders_document(ranked: RankedOrders) -> list[dict[str, Any]]:
-    """Return the orders in which a query can join its streams, the chosen one first."""
+    """Return the orders in which a query can join its streams, the chosen order first."""
     return [
         {
             "order": order.text(ranked.shape),

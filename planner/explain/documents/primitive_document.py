@@ -1,7 +1,8 @@
-"""Primitives as JSON values and in words, for previews, migration responses and the history.
+"""Primitives as JSON values and as text, for previews, migration responses and the history.
 
-The history keeps the primitives of every version forever, in a short form. This form lists added and removed
-routes and filters, has one entry for slices whose filters change alike, and limits the number of entries.
+The history keeps the primitives of every version forever, in a short form. This form lists only routes and
+filters that were added or removed. It has one entry for neighbouring slices whose filters change alike, and
+limits the number of entries.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from catalog.values.query import UNBOUNDED_US
 from planner.families.families import SideName
 from planner.families.texts.display import FamilyText, display_duration, family_text
 
-#: Maximum steps per version and names per step in the history; further ones are only counted.
+#: Maximum number of entries per version, and of names per entry, in the history; all others are only counted.
 MOST_STEPS = 24
 MOST_NAMES = 8
 
@@ -47,15 +48,15 @@ KINDS: Mapping[type[Primitive], str] = {
 def primitive_documents(
     previous: Plan | None, plan: Plan, steps: Iterable[Primitive]
 ) -> list[dict[str, Any]]:
-    """Return steps as JSON objects with all known facts.
+    """Return primitives as JSON objects with all their attributes.
 
     Args:
-        previous: Version before the steps; None before the first.
-        plan: Version after the steps.
-        steps: The steps.
+        previous: Version before the primitives, or None before the first version.
+        plan: Version after the primitives.
+        steps: The primitives.
 
     Returns:
-        ``type``, ``family``, ``family_id``, ``join``, further facts of the type, and ``text``.
+        ``type``, ``family``, ``family_id``, ``join``, further attributes of the type, and ``text``.
     """
     names = _Names.of(previous, plan)
     return [_head(step, names) | _facts(step, names) for step in steps]
@@ -64,12 +65,12 @@ def primitive_documents(
 def short_documents(
     previous: Plan | None, plan: Plan, steps: Sequence[Primitive]
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return steps in the form of the history, and the number of steps left out.
+    """Return primitives in the short form of the history, and the number of primitives left out.
 
     Args:
-        previous: Version before the steps; None before the first.
-        plan: Version after the steps.
-        steps: The steps.
+        previous: Version before the primitives, or None before the first version.
+        plan: Version after the primitives.
+        steps: The primitives.
     """
     names = _Names.of(previous, plan)
     runs: list[list[Primitive]] = []
@@ -84,7 +85,7 @@ def short_documents(
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Names of families and queries of two versions."""
+    """Texts of families by family id, and names of queries by query id, in two plan versions."""
 
     families: Mapping[str, FamilyText]
     queries: Mapping[int, str]
@@ -93,7 +94,7 @@ class _Names:
     def of(cls, previous: Plan | None, plan: Plan) -> _Names:
         families: dict[str, FamilyText] = {}
         queries: dict[int, str] = {}
-        # A removed filter is known to the former version, an added filter to the next one.
+        # A removed filter is only in the previous version, and an added filter only in the next version.
         for version in (previous, plan):
             for family_id, text in {} if version is None else _texts(version).items():
                 families[family_id] = _with_filters(text, families.get(family_id))
@@ -111,7 +112,7 @@ def _with_filters(text: FamilyText, former: FamilyText | None) -> FamilyText:
 
 def _texts(plan: Plan) -> dict[str, FamilyText]:
     streams = stream_names(plan)
-    # A departed family may have been over a stream that no longer exists.
+    # A departed family may read a stream that no longer exists; then the stream's id replaces its name.
     streams |= {i: str(i) for f in plan.families for i in (f.stream_a, f.stream_b) if i not in streams}
     return {f.id: family_text(f, streams) for f in plan.families}
 
@@ -122,7 +123,7 @@ def _head(step: Primitive, names: _Names) -> dict[str, Any]:
 
 
 def _facts(step: Primitive, names: _Names) -> dict[str, Any]:
-    """Return the facts of a primitive except its family and join, and a description in words."""
+    """Return the attributes of a primitive except its family and join, and its text."""
     text = names.families[step.family]
     match step:
         case SetFilter(side=side, w_start_us=start, w_end_us=to, keep=keep):
@@ -144,7 +145,7 @@ def _facts(step: Primitive, names: _Names) -> dict[str, Any]:
 
 
 def _place(step: Primitive, text: FamilyText) -> dict[str, Any]:
-    """Return the position of a step; most kinds of steps have no other facts."""
+    """Return the position of a primitive, and its text; most types have no other attributes."""
     match step:
         case Split(side=side, at_us=at) | Merge(side=side, at_us=at):
             facts: dict[str, Any] = {"side": side, "at_us": at}
@@ -179,7 +180,7 @@ def _short_facts(run: Sequence[Primitive], names: _Names) -> dict[str, Any]:
 
 
 def _alike(one: Primitive, other: Primitive) -> bool:
-    """Return whether two steps change the filters of neighbouring slices in the same way."""
+    """Return whether two primitives change the filters of neighbouring slices in the same way."""
     return (
         isinstance(one, SetFilter)
         and isinstance(other, SetFilter)
@@ -190,7 +191,7 @@ def _alike(one: Primitive, other: Primitive) -> bool:
 
 
 def _changed_bits(step: SetFilter) -> tuple[tuple[int | None, ...], tuple[int | None, ...]]:
-    """Return the added and the removed filters; None stands for a filter that every row passes."""
+    """Return the bits of the added and of the removed filters; None is a filter that every row passes."""
 
     def bits(keep: Keep) -> tuple[int | None, ...]:
         return (None,) if keep is None else keep

@@ -1,4 +1,4 @@
-"""Costs as ``sluice plan`` prints them: a table of all strategies, and the deciding term.
+"""Costs as ``sluice plan`` prints them: a table of all strategies, and the term that sets the plan apart.
 
 strategy    memory rows  memory bytes  comparisons/s  cpu s/s  set apart by
 mem-opt          44,000     2,816,000        820,000    0.031  chosen
@@ -20,7 +20,7 @@ def cost_table(report: FamilyReport) -> list[str]:
 
     A plan that its strategy would not choose now (a pinned plan, for example) has its own line. The last
     column names, for each alternative, the term that contributes most to its difference from the chosen
-    plan. A negative difference is in favour of the alternative.
+    plan. If the difference is negative, the alternative costs less by this term.
 
     Args:
         report: The family's report.
@@ -55,12 +55,12 @@ def cost_table(report: FamilyReport) -> list[str]:
 
 
 def decision_text(report: FamilyReport) -> str:
-    """Return a sentence on the cost that sets a family's plan apart from the next best alternative."""
+    """Return a sentence on the cost term that sets a family's plan apart from the next best alternative."""
     strategy = report.family.strategy
     aim = {"mem-opt": "fewest rows", "cpu-opt": f"least CPU of all chains, {report.objective} model"}
-    asked = aim.get(strategy, "as asked for")
+    asked = aim.get(strategy, "as requested")
     if report.planned.name == PLANNED:
-        asked = "boundaries pinned or left" if report.family.given else f"{strategy} by other statistics"
+        asked = "pinned or retained boundaries" if report.family.given else f"{strategy} on other statistics"
     decision = report.decided_by
     if decision is None:
         return f"{report.planned.name} ({asked}): every strategy costs the same"
@@ -72,7 +72,7 @@ def decision_text(report: FamilyReport) -> str:
 
 
 def statistics_text(report: FamilyReport, text: FamilyText) -> list[str]:
-    """Return the statistics behind the costs of a family, with their origins, as lines of text."""
+    """Return the statistics from which a family's costs follow, with their origins, as lines of text."""
     rates = report.rates
     lines = []
     for side in SIDES:
@@ -110,7 +110,7 @@ def _measure(measure: Measure, what: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Four digits, or all digits of the integer part if it has more; thousands are separated.
+    """Format a number with four digits, or with all digits of a longer integer part, separated by thousands.
 
     >>> [_number(v) for v in (0, 44_000.2, 12.345, 0.000123456, 1e-9)]
     ['0', '44,000', '12.35', '0.0001235', '1e-09']

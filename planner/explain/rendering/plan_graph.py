@@ -1,4 +1,4 @@
-"""The plan as a graph of streams, slices, unions and queries, for any renderer.
+"""The plan as a graph of streams, slices, unions and queries, from which Mermaid and DOT are rendered.
 
 stream A ─┐
           ├─ slice 1 [0s, 10s) ── slice 2 [10s, 30s)      rows move on as they age, filtered
@@ -7,8 +7,8 @@ stream B ─┘        │      └──────────┐     │
                    │                  │
                    q1                q2
 
-Pairs that are handed to a next step (``catalog.steps``) are drawn as a stream, with an arrow to its box.
-A family that is answered by several joins (stream partition, no sharing) has one such ladder per join.
+Pairs that a family passes to a next step (``catalog.steps``) are drawn as the box of a stream, to which an
+arrow leads. A family with several joins (stream partition, no sharing) has one such chain per join.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from planner.families.texts.display import (
 )
 from planner.probes.asked_probe import probe_text
 
-#: Maximum number of filters in a label, so that it does not hide the graph; the text form and the JSON
-#: document have all filters.
+#: Maximum number of filters in a label, because long labels hide the graph. The plan as text and as JSON has
+#: all filters.
 _LABEL_FILTERS = 4
 
 NodeKind = Literal["stream", "slice", "union", "query"]
@@ -48,9 +48,9 @@ class Node:
 
     Attributes:
         id: Identifier, unique in the graph, of letters, digits and underscores.
-        kind: Kind of object that it represents.
-        label: Text to show.
-        group: Number of its family from 1; 0 for streams, which families share.
+        kind: Kind of object that the box shows.
+        label: Text in the box.
+        group: Number of the object's family, from 1; 0 for streams, which families share.
     """
 
     id: str
@@ -64,10 +64,10 @@ class Edge:
     """An arrow of the graph.
 
     Attributes:
-        source: Node id.
-        target: Node id.
-        label: Filter that rows or results pass on the way; empty for none.
-        probe: Whether rows only look for partners in the target and are not kept there.
+        source: Id of the node where the arrow starts.
+        target: Id of the node where the arrow ends.
+        label: Filter that rows or results pass on the way; empty if there is no filter.
+        probe: Whether rows only look for partners in the target and are not stored there.
     """
 
     source: str
@@ -78,7 +78,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class PlanGraph:
-    """Nodes, edges and the titles of the families in order."""
+    """Nodes, edges, and the titles of the families in the plan's order."""
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
@@ -113,12 +113,12 @@ def plan_graph(plan: Plan, reports: Mapping[str, FamilyReport]) -> PlanGraph:
 
 
 def _stream(stream_id: int) -> str:
-    """Return the id of a stream's box."""
+    """Return the node id of a stream."""
     return f"d{-stream_id}" if is_intermediate(stream_id) else f"s{stream_id}"
 
 
 def one_chain(family: FamilyPlan, join: JoinPlan) -> bool:
-    """Return whether both sides can be drawn as one chain of binary slices: same boundaries, same queries."""
+    """Return whether both sides can be drawn as one chain: their slices have equal boundaries and queries."""
     a, b = ([piece.w_end_us for piece in side_chain(join, side)] for side in SIDES)
     if family.clock_a != family.clock_b:
         return False
@@ -132,9 +132,9 @@ def lazy_notes(
 
     Args:
         family: The family.
-        join: One of its joins.
-        sides: Side of the chain, or both sides if one chain stands for both.
-        text: Names of the family's parts.
+        join: One of the family's joins.
+        sides: Side of the chain, or both sides if they are drawn as one chain.
+        text: Texts of the family's key, sides and filters.
     """
     notes = []
     for lazy in zip(*(family.lazy_ends(join, side) for side in sides), strict=True):
@@ -147,8 +147,8 @@ def feeding_slices(chain: Sequence[Slice], window: int) -> tuple[int, ...]:
     """Return the numbers, from 1, of the slices whose union is the result for a window.
 
     Args:
-        chain: One side's chain.
-        window: The query's window on that side, µs.
+        chain: Slices of one side.
+        window: The query's window on this side, µs.
     """
     return tuple(n for n, s in enumerate(chain, start=1) if s.w_start_us < window)
 
@@ -203,7 +203,7 @@ class _FamilyDrawing:
         return nodes
 
     def _moves(self, join: JoinPlan) -> list[Edge]:
-        """Return the paths of rows to a join and through it."""
+        """Return the edges by which rows move into a join and through its slices."""
         a, b = _stream(self.family.stream_a), _stream(self.family.stream_b)
         edges = []
         if one_chain(self.family, join):
@@ -227,7 +227,7 @@ class _FamilyDrawing:
         return edges
 
     def _unions(self) -> dict[tuple[str, ...], list[PlannedQuery]]:
-        """Return the queries of each distinct union, by the slices that feed it."""
+        """Return the queries of each distinct union, by the slices whose pairs it merges."""
         unions: dict[tuple[str, ...], list[PlannedQuery]] = {}
         for query in self.family.queries:
             slices: tuple[str, ...] = ()
@@ -244,19 +244,19 @@ class _FamilyDrawing:
         return unions
 
     def _asked(self, query: PlannedQuery) -> str:
-        """Return a query's name, and its kind of join if it is not an inner one."""
+        """Return a query's name, and its kind of join if it is not an inner join."""
         named = f", {join_name(query.kind, query.preserved)}" if query.kind != "inner" else ""
         return f"{query.name}{named}{', a step' if query.hands_on else ''}"
 
     def _conditions(self, query: PlannedQuery) -> str:
-        """Return the query's own filters and residual, applied to the results of its union."""
+        """Return the query's own filters and residual, which are applied to the results of its union."""
         parts = [self.text.filter(side, side_filter(query, side)) for side in SIDES]
         if query.residual is not None:
             parts.append(self.text.residual(query.residual))
         return ", ".join(part for part in parts if part is not None)
 
     def _entry(self, join: JoinPlan, side: SideName) -> str:
-        """Return the condition to enter a join: the first slice's filter and its part of the stream."""
+        """Return the condition to enter a join: the first slice's filter and the join's class of rows."""
         parts = [self._keep(join, side, 1)]
         if join.partition is not None and join.partition.side == side:
             parts.append(partition_text(join.partition, {q.id: q.name for q in self.family.queries}))
@@ -273,7 +273,7 @@ class _FamilyDrawing:
         return Node(self._id(name), kind, label, self.group)
 
     def _slice(self, join: JoinPlan, chain: str, number: int) -> str:
-        """Name a slice; the name of the one shared join of a family is left out."""
+        """Return a slice's name, which has the join's id unless all queries share the join."""
         own = "" if join.id == SHARED_JOIN else f"{join.id}_"
         return f"{own}{chain}{number}"
 

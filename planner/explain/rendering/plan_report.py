@@ -20,7 +20,7 @@ def plan_report(
     reports: Sequence[FamilyReport],
     orders: Mapping[str, RankedOrders] = MappingProxyType({}),
 ) -> str:
-    """Return the plan of the families as text.
+    """Return the plan of the reported families as text.
 
     Args:
         plan: The plan.
@@ -32,9 +32,9 @@ def plan_report(
 
 
 def _orders(query: str, ranked: RankedOrders) -> Iterator[str]:
-    """Yield the orders in which a query can join its streams, the chosen one first."""
+    """Yield lines with the orders in which a query can join its streams, the chosen order first."""
     yield ""
-    yield f"orders of joining for {query}, the first one is chosen"
+    yield f"join orders for {query}, the first order is chosen"
     texts = [order.text(ranked.shape) for order in ranked.orders]
     width = max(map(len, texts))
     for text, order in zip(texts, ranked.orders, strict=True):

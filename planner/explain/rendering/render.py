@@ -1,4 +1,4 @@
-"""A plan in the forms people and programs read: text, Mermaid, DOT, and the document of ``GET /plan``."""
+"""A plan as text, Mermaid flowchart, DOT graph, and JSON document of ``GET /plan``."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def render_family(family: FamilyPlan, text: FamilyText, names: Mapping[int, str]
 
     Args:
         family: The family.
-        text: Names of its parts.
-        names: Query names by id to show instead of those in the plan.
+        text: Texts of the family's key, sides and filters.
+        names: Query names, by id, that replace the names in the plan; None replaces no name.
 
     Returns:
         Lines without a final line break.
@@ -125,7 +125,7 @@ def _with_notes(remarks: list[list[str]], notes: tuple[str, ...]) -> list[list[s
 def _queries_of_slices(
     family: FamilyPlan, join: JoinPlan, side: SideName, names: Mapping[int, str]
 ) -> list[list[str]]:
-    """Return the names of the queries whose windows reach into each slice, by id."""
+    """Return, for each slice, the names of the queries whose windows reach into it, in order of their ids."""
     reached = family.slices_reached(join, side)
     slices = range(1, len(side_chain(join, side)) + 1)
     return [[names[query.id] for query, last in reached if last >= number] for number in slices]
@@ -227,15 +227,15 @@ def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None)
         reports: Costs of families, by family id; families without a report are shown without costs.
 
     Returns:
-        Only JSON values (hence ``Any``). Windows are µs, None for unbounded; slices count from 1. ``unions``
-        gives for each query the slices of each side that feed it: pairs with d = T_b - T_a >= 0 are made in
-        a's slices. For a family with one join, ``chains`` and the slices of ``unions`` are also given without
-        the join's name. ``replication`` gives the number of buckets that share the rows of a key, None for
-        all buckets: for every key, and separately for heavy keys (each named by the int64 that stands for the
-        key, as text, because a double may not hold it). ``closed_by`` of ``punctuations`` names the streams
-        that close keys of the family. ``decided_early`` names the streams whose rows without a partner are
-        decided early: in the batch in which the other stream closes their key, before their window has
-        passed.
+        Only JSON values (hence ``Any``). Windows are µs, or None if unbounded; slices count from 1.
+        ``unions`` gives for each query the slices of each side that make its pairs: pairs with
+        d = T_b - T_a >= 0 are made in a's slices. For a family with one join, ``chains`` are also given
+        outside ``joins``, and ``unions`` name no join. ``replication`` gives the number of buckets that share
+        the rows of a key, or None for all buckets: for every key, and separately for heavy keys. A heavy key
+        is named by its int64 code, as text, because a double may not hold the code. ``closed_by`` of
+        ``punctuations`` names the streams that close keys of the family. ``decided_early`` names the streams
+        for whose rows it is known early that they have no partner: in the batch in which the other stream
+        closes their key, before their window has passed.
     """
     streams = stream_names(plan)
     known = {} if reports is None else reports
@@ -251,13 +251,13 @@ def plan_document(plan: Plan, reports: Mapping[str, FamilyReport] | None = None)
 
 
 def closing_text(family: FamilyPlan, plan: Plan) -> Iterator[str]:
-    """Yield a line with the streams that close keys, and one with the streams whose rows they decide."""
+    """Yield a line on the streams that close keys, and a line on the streams whose rows closings decide."""
     closing = _closing(family, plan)
     streams = stream_names(plan)
     if closing:
         yield f"keys closed by {', '.join(_names(family, closing, streams))}"
     if early := _decided_early(family, closing):
-        yield f"closings decide rows without a partner of {', '.join(_names(family, early, streams))}"
+        yield f"closings decide which rows of {', '.join(_names(family, early, streams))} have no partner"
 
 
 def _closing(family: FamilyPlan, plan: Plan) -> list[SideName]:
@@ -271,7 +271,7 @@ def _closing(family: FamilyPlan, plan: Plan) -> list[SideName]:
 
 
 def _decided_early(family: FamilyPlan, closing: Sequence[SideName]) -> list[SideName]:
-    """Return the sides where closings of the other side decide which rows have no partner."""
+    """Return the sides whose rows are known to have no partner once the other side closes their key."""
     judged = {side for query in family.queries for side in query.preserved}
     return [side for side, other in (("a", "b"), ("b", "a")) if side in judged and other in closing]
 
@@ -343,7 +343,7 @@ def _family_document(
 
 
 def _lead_document(family: FamilyPlan, text: FamilyText) -> dict[str, Any] | None:
-    """Return the band that finds the pairs of a family without a key; None if it has none."""
+    """Return the band by which a family without a key finds its pairs, or None if it has no band."""
     if family.band is None:
         return None
     share = None if family.band_share is None else rounded(family.band_share)
@@ -358,8 +358,8 @@ def join_document(
     Args:
         family: The family.
         join: The join, of any strategy.
-        text: Names of the family's parts.
-        report: Cost of the family; None to show no cost.
+        text: Texts of the family's key, sides and filters.
+        report: Cost of the family, or None to show no cost.
     """
     names = {q.id: q.name for q in family.queries}
     partition = join.partition
@@ -454,5 +454,5 @@ def _fragments(fragments: int) -> int | None:
 
 
 def _bounded(window: int) -> int | None:
-    """Return a window, None if unbounded, because most JSON readers parse numbers as doubles."""
+    """Return a window, or None if it is unbounded: most JSON readers would round the number for unbounded."""
     return None if window >= UNBOUNDED_US else window

@@ -1,6 +1,6 @@
 """Text of a plan's values for people: windows, predicates and families.
 
-For display only: nothing here is parsed again or compared.
+The texts are only for display: no code parses or compares them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MILLISECOND_US = 1_000
 def display_duration(duration_us: int) -> str:
     """Return a duration in the largest unit that divides it, otherwise in seconds.
 
-    Inclusive SQL bounds make windows 1 µs longer than written; that microsecond is shown separately.
+    Inclusive SQL bounds make windows 1 µs longer than users write; this microsecond is shown separately.
 
     >>> [display_duration(us) for us in (0, 1, 1_500, 2_500_000, 90_000_000, 43_200_000_000, 600_000_001)]
     ['0s', '1us', '1.5ms', '2.5s', '90s', '12h', '10m+1us']
@@ -53,14 +53,14 @@ def display_duration(duration_us: int) -> str:
 
 
 def _decimal(value: int, unit: int) -> str:
-    """Divide exactly, since a float would round a window of years and a microsecond."""
+    """Divide exactly, because a float would round a window of some years and one microsecond."""
     whole, rest = divmod(value, unit)
     digits = str(rest).rjust(len(str(unit)) - 1, "0").rstrip("0")
     return f"{whole}.{digits}" if digits else str(whole)
 
 
 def display_interval(piece: Slice, clock: Clock = "time") -> str:
-    """Return a slice's window.
+    """Return the interval that a slice covers, in the unit of its clock.
 
     >>> display_interval(Slice(0, 10_000_000, None)), display_interval(Slice(1, 20, None), "rows")
     ('[0s, 10s)', '[1, 20) rows')
@@ -72,7 +72,7 @@ def display_interval(piece: Slice, clock: Clock = "time") -> str:
 
 
 def memory_text(memory: Memory) -> str:
-    """Return where rows of a family wait; empty if all rows are in memory and none waits.
+    """Return a note on where rows of a family wait; empty if all rows are in memory and no row waits.
 
     >>> memory_text(Memory("hybrid")), memory_text(Memory("dbf")), memory_text(Memory())
     ('sorted first, leading rows on disk', 'leading rows on disk', '')
@@ -83,11 +83,11 @@ def memory_text(memory: Memory) -> str:
 
 def resting_text(family: FamilyPlan) -> str:
     """Return a note that the pairs of the previous step are not stored; empty if they are stored."""
-    return "" if family.rests else "pairs of the step before are made again"
+    return "" if family.rests else "pairs of the previous step are recomputed"
 
 
 def replication_text(replication: Replication) -> str:
-    """Return a note on the number of buckets over which keys spread; empty for hash partitioning.
+    """Return a note on the number of buckets that store rows of one key; empty for hash partitioning.
 
     >>> replication_text(Replication(ALL_BUCKETS)), replication_text(Replication(1, ((7, 2), (9, 8))))
     ('rows of every key in all buckets', 'rows of 2 heavy keys in 2 to 8 buckets')
@@ -109,7 +109,7 @@ def placement_text(family: FamilyPlan, labels: Mapping[SideName, str]) -> str:
 
     Args:
         family: The family.
-        labels: Prefix of each side's columns.
+        labels: Prefix of each side's columns (``labels_of``).
     """
     side = family.spread_side
     if side is None:
@@ -118,7 +118,7 @@ def placement_text(family: FamilyPlan, labels: Mapping[SideName, str]) -> str:
 
 
 def band_text(band: Band, labels: Mapping[SideName, str]) -> str:
-    """Return the range that finds the pairs of a family without a key.
+    """Return the text of the range of values in which a family without a key looks for pairs.
 
     >>> band_text(Band("a", "x", Bound("lo"), Bound("hi", 1.5)), {"a": "A", "b": "B"})
     'pairs with A.x in [B.lo, B.hi + 1.5]'
@@ -141,7 +141,7 @@ def _buckets(fragments: int) -> str:
 
 
 def partition_text(partition: Partition, names: Mapping[int, str]) -> str:
-    """Return the rows of a split stream that a join admits.
+    """Return a note on the rows of a split stream that a join admits, by the queries that can use the rows.
 
     >>> partition_text(Partition("a", (1, 2), (3,)), {1: "q1", 2: "q2", 3: "q3"})
     'for q1 or q2, not for q3'
@@ -154,12 +154,12 @@ def partition_text(partition: Partition, names: Mapping[int, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FamilyText:
-    """Names of a family's parts; made once per family, since many slices show the same filters.
+    """Texts of a family's key, sides and filters; made once per family, as many slices show the same filters.
 
     Attributes:
-        title: Its key, and for a self-join the meaning of ``a`` and ``b``.
-        labels: Prefix of each side's columns: its stream, or ``a`` and ``b`` in a self-join.
-        filters: Text of each filter by side and bit, and whether it needs parentheses inside OR.
+        title: The family's key, and for a self-join the meaning of ``a`` and ``b``.
+        labels: Prefix of each side's columns: the name of its stream, or ``a`` and ``b`` in a self-join.
+        filters: Text of each filter by side and bit, with whether the text needs parentheses inside OR.
     """
 
     title: str
@@ -167,11 +167,11 @@ class FamilyText:
     filters: Mapping[SideName, Mapping[int, tuple[str, bool]]]
 
     def filter(self, side: SideName, bit: int | None) -> str | None:
-        """Return a filter with its columns named as in a query; None if there is no filter."""
+        """Return the text of a filter, with columns named as in a query; None if there is no filter."""
         return None if bit is None else self.filters[side][bit][0]
 
     def keep(self, side: SideName, bits: Iterable[int]) -> str:
-        """Return cond'_i of a slice: any of the filters lets a row in; without filters, no row enters."""
+        """Return the text of cond'_i: a slice keeps rows that pass one of its filters, or no rows."""
         shown = [self.filters[side][bit] for bit in bits]
         if not shown:
             return "nothing"
@@ -252,20 +252,19 @@ def title_of(family: FamilyPlan, streams: Mapping[int, str]) -> str:
 
 
 def labels_of(family: FamilyPlan, streams: Mapping[int, str]) -> dict[SideName, str]:
-    """Return the prefix of each side's columns: its stream, or ``a`` and ``b`` in a self-join."""
+    """Return the prefix of each side's columns: the name of its stream, or ``a`` and ``b`` in a self-join."""
     self_join = family.stream_a == family.stream_b
     return {s: s if self_join else streams[side_stream(family, s)] for s in SIDES}
 
 
 def family_text(family: FamilyPlan, streams: Mapping[int, str]) -> FamilyText:
-    """Name the parts of a family; ``title_of`` and ``labels_of`` are faster if there are many filters.
+    """Return the texts of a family: its title, the labels of its sides and its filters.
+
+    If filters are not needed, ``title_of`` and ``labels_of`` are faster.
 
     Args:
         family: The family.
         streams: Stream names by id.
-
-    Returns:
-        Its texts.
     """
     labels = labels_of(family, streams)
     filters = {

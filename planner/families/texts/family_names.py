@@ -1,4 +1,4 @@
-"""Names of families: the id, or the key as ``A.k = B.k``, in any order and case."""
+"""Names of families: the id, or the key as ``A.k = B.k``, whose columns may be in any order and case."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from planner.families.texts.display import ABSENCE, GROUPS, ORDERED, family_titl
 _T = TypeVar("_T")
 
 _AND = re.compile(r"\s+AND\s+", re.IGNORECASE)
-#: Text behind the key of a self-join: ``(A a, A b)``.
+#: Note behind the key of a self-join, ``(A a, A b)``: which side is ``a`` and which is ``b``.
 _SELF_JOIN = re.compile(r"\(\s*(\w+) a,\s*\1 b\s*\)$")
-#: Kinds of families besides inner joins with windows, as a name gives them in parentheses behind the key.
+#: Kinds of families other than inner joins with windows; a family's name has its kind in parentheses.
 _KINDS = (ABSENCE, GROUPS, ORDERED)
 _OF_KIND = re.compile(rf"(\(|,)\s*({ABSENCE} of [^()]+|{'|'.join(_KINDS)})\s*\)$")
 
@@ -26,7 +26,7 @@ _Key = frozenset[frozenset[str]]
 
 
 def family_titles(queries: Iterable[Query]) -> dict[str, str]:
-    """Return the names of the families of some queries, by id."""
+    """Return the titles of the families of the given queries, by family id."""
     return {
         family: family_title(
             members[0].a.stream,
@@ -47,12 +47,13 @@ def family_named(name: str, queries: Iterable[Query]) -> str:
     Args:
         name: An id, or the equal columns of the key: ``A.k = B.k``, ``A.k = B.k AND A.m = B.n``; for a
             self-join ``a.k = b.m (A a, A b)``. ``A.k = B.k (absence)`` is the family that has only outer,
-            semi and anti joins, or, if there is none, the family of inner joins to which they belong.
-            ``A.k = B.k (absence of A)`` is the family that checks rows of A for matches and divides these
-            rows among the buckets of their key. ``A.k = B.k (groups)`` has the queries with GROUP BY, and
-            ``A.k = B.k (ordered)`` the joins without windows. The key alone names the first existing family
-            in this order: inner joins with windows, then the kinds above.
-        queries: Queries whose families are known.
+            semi and anti joins. If it does not exist, the name means the family of inner joins that also has
+            the outer, semi and anti joins. ``A.k = B.k (absence of A)`` is the family that checks rows of A
+            for matches and divides these rows among the buckets of their key. ``A.k = B.k (groups)`` is the
+            family of the queries with GROUP BY, and ``A.k = B.k (ordered)`` the family of the joins without
+            windows. The key alone names the first family that exists in this order: inner joins with
+            windows, absence, groups, ordered, absence of one side.
+        queries: Queries in whose families the name is looked up.
 
     Raises:
         UnknownFamily: No family of the queries has this name.
@@ -81,12 +82,12 @@ def by_family(given: Mapping[str, _T], queries: Iterable[Query], *, strict: bool
     """Return values by family id, given values by family name.
 
     Args:
-        given: Values by name.
-        queries: Queries whose families are known.
-        strict: Whether to refuse a name that no family has, rather than ignore it.
+        given: Values by family name (``family_named``).
+        queries: Queries in whose families the names are looked up.
+        strict: True to refuse a name that no family has, False to ignore it.
 
     Raises:
-        UnknownFamily: A name belongs to no family; ``path`` is this name.
+        UnknownFamily: A name belongs to no family; the error's ``path`` is this name.
     """
     known = tuple(queries)
     found: dict[str, _T] = {}
@@ -101,9 +102,9 @@ def by_family(given: Mapping[str, _T], queries: Iterable[Query], *, strict: bool
 
 
 def _key(name: str) -> tuple[_Key, str]:
-    """Split a name into its key and the kind of family that it states, if any.
+    """Split a family's name into its key and its kind; the kind is empty if the name has none.
 
-    Both sides of a self-join have the name of its stream, with ``#a`` and ``#b`` appended.
+    In the key of a self-join, the sides are named by their stream with ``#a`` or ``#b`` appended.
     """
     text = name.replace('"', "").strip().casefold()
     if (said := _OF_KIND.search(text)) is not None:

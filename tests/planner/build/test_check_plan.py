@@ -67,13 +67,16 @@ BROKEN: dict[str, tuple[Callable[[Plan], Plan], str]] = {
         lambda p: replace(p, streams=(replace(STREAMS[1], columns=()), STREAMS[2])),
         r'stream "A" has no column \[\'k\', \'v\'\]',
     ),
-    "columns": (lambda p: _family(p, columns_a=()), "columns of a are not what its queries need"),
+    "columns": (
+        lambda p: _family(p, columns_a=()),
+        "columns of a differ from those that its queries read",
+    ),
     "columns of pairs": (lambda p: _family(p, result_columns_a=("m",)), r"\['m'\] of a that are not stored"),
     "bit twice": (
         lambda p: _family(p, filters_a=_of(p).filters_a[:1] * 2),
         "filters of a: 0 stands before 0",
     ),
-    "bit unused": (lambda p: _query(p, 0, filter_a=None), "not the bits that its queries use"),
+    "bit unused": (lambda p: _query(p, 0, filter_a=None), "bits differ from the bits that its queries use"),
     "bit not counted": (lambda p: replace(p, next_bit=()), "a bit is not below next_bit 0"),
     "start": (lambda p: _slice(p, 0, w_start_us=1), "does not start at 0"),
     "end": (lambda p: _slice(p, -1, w_end_us=40 * SECOND_US), "does not end at the largest window"),
@@ -139,7 +142,7 @@ BROKEN_JOINS: dict[str, tuple[Plan, Callable[[Plan], Plan], str]] = {
     "rows of two classes": (
         SPLIT,
         lambda p: _part(p, 1, none_of=(2,)),
-        "none_of is not the queries of higher classes",
+        "none_of differs from the higher classes' queries",
     ),
     "query of two classes": (SPLIT, lambda p: _part(p, 1, one_of=(2, 3)), "a query has two classes"),
     "rows of no class": (

@@ -255,7 +255,9 @@ def test_a_pinned_chain_has_its_own_cost_and_the_strategies_have_theirs() -> Non
     table = [line.split() for line in cost_table(report)]
     assert [row[0] for row in table[1:]] == ["unshared", "pullup", "pushdown", "mem-opt", "cpu-opt", "plan"]
     assert [row[0] for row in table if row[-1] == "chosen"] == ["plan"]
-    assert decision_text(report).startswith("plan (boundaries pinned or left): beaten by mem-opt by memory")
+    assert decision_text(report).startswith(
+        "plan (pinned or retained boundaries): beaten by mem-opt by memory"
+    )
 
 
 def test_a_chain_that_was_chosen_by_other_statistics_is_set_apart_from_what_its_strategy_chooses_now() -> (
@@ -270,4 +272,4 @@ def test_a_chain_that_was_chosen_by_other_statistics_is_set_apart_from_what_its_
     (best,) = (a for a in report.alternatives if a.name == "cpu-opt")
     assert len(best.joins[0].chain_a) == 1
     assert best.cost.comparisons.total < report.cost.comparisons.total
-    assert decision_text(report).startswith("plan (cpu-opt by other statistics): beaten by ")
+    assert decision_text(report).startswith("plan (cpu-opt on other statistics): beaten by ")

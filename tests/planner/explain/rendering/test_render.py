@@ -170,7 +170,7 @@ def test_the_document_names_the_streams_whose_rows_are_decided_early() -> None:
         plan = build_plan([a_query_s(1, kind=kind, preserved=preserved)], streams)
         (family,) = plan_document(plan)["families"]
         names = list(family["punctuations"]["decided_early"])
-        told = [f"closings decide rows without a partner of {name}" for name in names]
+        told = [f"closings decide which rows of {name} have no partner" for name in names]
         assert list(closing_text(plan.families[0], plan)) == ["keys closed by B", *told][streams is STREAMS :]
         return names
 
