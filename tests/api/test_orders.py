@@ -62,7 +62,7 @@ def test_streams_in_order_are_joined_without_windows(service: RunningService) ->
     refused = service.http.request(
         "POST", "/queries:validate", json={"cql": CQL.replace("or_right", "or_none")}
     )
-    assert "declare it as order (or_left: epoch, or_none: epoch)" in refused.text
+    assert "declare the key as the order of both streams (or_left: epoch, or_none: epoch)" in refused.text
     families = service.ok("GET", "/statistics", 200)["families"]
     (ordered,) = [
         f["ordered"] for f in families if [o["stream"] for o in f["ordered"]] == ["or_left", "or_right"]

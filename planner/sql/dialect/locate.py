@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 def located(function: Callable[Concatenate[str, _P], _T]) -> Callable[Concatenate[str, _P], _T]:
-    """Return a function on a CQL text in which raised errors get a ``location`` in the text from ``at``."""
+    """Wrap a function on a CQL text: its errors get a ``location`` in the text, computed from ``at``."""
 
     @wraps(function)
     def locating(text: str, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
