@@ -47,8 +47,11 @@ def refuse_announcement(statement: Statement, sides: Sequence[SideScope], constr
     """
     for node in statement.select:
         if is_announcement(node, sides):
-            hint = "Select it only in an inner join of two streams with time windows and a key."
-            _refuse(f"of {construct}", hint, node)
+            _refuse(
+                f"of {construct}",
+                "Select it only in an inner join of two streams with time windows and a key.",
+                node,
+            )
 
 
 def with_announcement(

@@ -100,8 +100,8 @@ def bind(
         name: Name of the query.
         query_id: Id of the query.
         backfill: ``state`` if the query also joins stored rows from before its activation, else ``none``.
-        choose: Chooses the order in which more than two streams are joined. If it is None, the order is that
-            of FROM, except that streams with the key of streams joined before them come first.
+        choose: Chooses the order in which more than two streams are joined. If it is None, streams
+            are joined in the order of FROM, but streams that continue the current key come first.
 
     Raises:
         InvalidInput: The text is not a query over these streams; subclasses are in ``planner.errors``.
@@ -330,7 +330,7 @@ def _keys(scope: Scope, statement: Statement, found: _Conditions) -> list[_KeyPa
 
 
 def _check_joined(scope: Scope, statement: Statement, found: _Conditions) -> None:
-    """Refuse a query, except a CROSS JOIN, that would pair every row of one stream with every other row.
+    """Refuse a query that would pair all rows of one stream with all rows of the other; CROSS JOIN may do so.
 
     Raises:
         NoEquiKey: No condition compares the streams.

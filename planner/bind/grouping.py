@@ -174,8 +174,11 @@ class _Values:
         if function in _SUPPORTED:
             return self._aggregate(node, function)
         if function in AGGREGATES:
-            hint = f"The supported aggregates are {', '.join(_SUPPORTED)}."
-            _refuse(f"the aggregate {function}", hint, node)
+            _refuse(
+                f"the aggregate {function}",
+                f"The supported aggregates are {', '.join(_SUPPORTED)}.",
+                node,
+            )
         return node
 
     def _aggregate(self, node: exp.Anonymous, function: str) -> exp.Expr:

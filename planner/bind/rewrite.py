@@ -168,7 +168,7 @@ def _asked(
     matches = _using(statement) or f"ON {' AND '.join(_written(part) for part in on)}"
     if statement.using and on:
         raise NotRewritable(
-            "a filter cannot be added to a join with USING", hint="Send the whole query as cql, with ON."
+            "this filter cannot be added to a join with USING", hint="Send the whole query as cql, with ON."
         )
     return f"{sources[0]} {side_word}{kind_word} JOIN {sources[1]} {matches}{_clause(' WHERE ', where)}"
 

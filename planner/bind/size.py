@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from planner.errors import UnsupportedCql
 
-#: Maximum number of conditions of a query, including the conditions of CASE in its select list.
+#: Maximum number of conditions of a query, including the conditions in its select list.
 MAX_CONDITIONS = 512
 
 #: Keywords that connect conditions. String literals match first, so words inside them are not counted.
@@ -32,6 +32,6 @@ def check_size(texts: Iterable[str]) -> None:
     if found > MAX_CONDITIONS:
         raise UnsupportedCql(
             f"a query of {found:,} conditions is not supported",
-            detail="Each text counts as one condition, and each AND, OR and WHEN in it as one more.",
+            detail="Conditions are the operands of AND, OR and WHEN.",
             hint=f"Write at most {MAX_CONDITIONS} conditions, and lists of values as IN (...).",
         )

@@ -104,8 +104,9 @@ def argument(compiler: Compiler, node: exp.Expr, name: str, kind: str) -> Typed:
         return value if kind in ("any", "alike") else cast_to(value, _NULL_AS.get(kind, kind))
     if kind in ("any", "alike"):
         if value.type == "interval":
-            hint = "Subtract epoch_us of the two times instead."
-            compiler.mismatch(f"{name.lower()} takes no interval", hint, node)
+            compiler.mismatch(
+                f"{name.lower()} takes no interval", "Subtract epoch_us of the two times instead.", node
+            )
         return value
     if kind in ("timestamp", "date") and value.literal is not None:
         value = time_literal(value.literal, kind) or value
@@ -147,8 +148,9 @@ def _literal_argument(compiler: Compiler, node: exp.Expr, name: str, kind: str) 
         return value
     most = _MAX_GROUP if kind == "group" else _MAX_COUNT
     if value.columns or not value.sql.isdigit() or int(value.sql) > most:
-        hint = f"Write a number from 0 to {most}."
-        compiler.mismatch(f"{name.lower()} takes a literal whole number", hint, node)
+        compiler.mismatch(
+            f"{name.lower()} takes a literal whole number", f"Write a number from 0 to {most}.", node
+        )
     return value
 
 

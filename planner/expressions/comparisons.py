@@ -71,7 +71,7 @@ def _condition(sql: str, parts: Iterable[Typed], predicate: Condition) -> Typed:
 
 
 def comparable(compiler: Compiler, node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
-    """Return both values in comparable types; a text literal compared with a date or time is read as one.
+    """Return both values in comparable types; a text literal compared with a date or time is converted.
 
     Raises:
         TypeMismatch: Values of these types cannot be compared.

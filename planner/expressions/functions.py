@@ -183,6 +183,6 @@ INSTEAD: dict[str, str] = {
     "TO_TIMESTAMP": "Write CAST(text AS TIMESTAMP), or make_timestamp(microseconds).",
     "TO_DATE": "Write CAST(text AS DATE).",
     "DATE_PART": "Write EXTRACT(hour FROM ts).",
-    "TUMBLE": "Write a window behind the stream: [RANGE 5 MINUTES].",
-    "HOP": "Write a window behind the stream: [RANGE 5 MINUTES].",
+    "TUMBLE": "Write a window after the stream: [RANGE 5 MINUTES].",
+    "HOP": "Write a window after the stream: [RANGE 5 MINUTES].",
 }

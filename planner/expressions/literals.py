@@ -51,7 +51,8 @@ def number(compiler: Compiler, node: exp.Expr, text: str) -> Typed:
         if not fraction and -_BIGINT_MAX - 1 <= value <= _BIGINT_MAX:
             type_ = "int" if -_INT_MAX - 1 <= value <= _INT_MAX else "bigint"
             constant = Constant.decimal(str(value))
-            if value in (-_INT_MAX - 1, -_BIGINT_MAX - 1):  # DuckDB reads minus and a too large number.
+            # DuckDB would read a minus and then a number that is too large.
+            if value in (-_INT_MAX - 1, -_BIGINT_MAX - 1):
                 return Typed(f"CAST({value} AS {duckdb_type(type_)})", type_, constant=constant)
             return Typed(f"{sign}{whole}", type_, form=_form(sign), constant=constant)
         if size <= _MAX_DIGITS:

@@ -181,7 +181,9 @@ def joined(compiler: Compiler, node: exp.DPipe) -> Typed:
     for part in (node.this, node.expression):
         value = compiler.compile(part)
         if value.type not in ("string", "null"):
-            compiler.mismatch(f"|| takes texts, not {value.type}", "Cast it: CAST(x AS VARCHAR).", part)
+            compiler.mismatch(
+                f"|| takes texts, not {value.type}", "Cast the value: CAST(x AS VARCHAR).", part
+            )
         values.append(cast_to(value, "string"))
     text = f"{values[0].operand} || {values[1].operand}"
     return Typed(text, "string", columns_of(values), form="compound")

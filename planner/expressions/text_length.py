@@ -10,7 +10,8 @@ from typing import Final
 
 from sqlglot import exp
 
-#: Maximum length, in characters, of a text that REPLACE may make; a longer result is NULL.
+#: Maximum length, in characters, of a text that REPLACE may make. A call is refused if its result may be
+#: longer with the lengths assumed below. In other calls, a result that may be longer is NULL.
 MAX_TEXT: Final = 1_000_000
 #: Assumed length of the text in a column, in characters.
 _COLUMN: Final = 1_000

@@ -110,7 +110,7 @@ class ValueSet:
 
     @property
     def inverse(self) -> ValueSet:
-        """The values that are not in the set; NULL is in it if NULL is in this set."""
+        """The set of all values that are not in this set; NULL is in both sets or in neither."""
         return ValueSet(self.cuts, not self.low, self.null)
 
     @property

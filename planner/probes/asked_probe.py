@@ -20,8 +20,8 @@ def asked_probe(text: str, invalidation: str | None = None) -> AskedProbe:
 
     Args:
         text: ``auto``, ``merge``, ``loops`` or ``hash(N)``.
-        invalidation: Name of the rings from which expired rows are removed when a row arrives. With None,
-            they are removed from the probed ring.
+        invalidation: Name that determines from which rings expired rows are removed when a row arrives. With
+            None, they are removed from the probed ring.
 
     Raises:
         InvalidProbe: A name is unknown, the number of rings is out of range, or ``invalidation`` is given for

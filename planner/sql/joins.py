@@ -5,8 +5,9 @@
     A a LEFT ANTI JOIN B b ON ...     the rows of A that have no partner; NOT EXISTS means the same
 
 EXISTS and IN are split into the same parts as a JOIN: the stream inside is the second stream, and the WHERE
-inside is its ON. ``VISIBLE`` in a column's ``meta`` lists the streams to which the column may belong: outside
-EXISTS and IN only the preserved stream, inside them first the stream of the subquery.
+inside is its ON. ``VISIBLE`` in a column's ``meta`` lists the streams to which the column may belong: in
+the select list and the WHERE of a semi or anti join only the preserved stream, inside EXISTS and IN first the
+stream of the subquery.
 """
 
 from __future__ import annotations
@@ -198,7 +199,7 @@ def memberships(asked: Question, alias: str) -> list[exp.Expr]:
     """Return the equations that ``x IN (SELECT y ...)`` adds to the WHERE inside.
 
     Args:
-        asked: The IN.
+        asked: The EXISTS or IN; EXISTS adds no equations.
         alias: Name of the outer stream, the only stream that ``x`` may read.
 
     Raises:

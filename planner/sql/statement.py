@@ -261,7 +261,7 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def _outer_select(tokens: list[Token]) -> list[Token]:
-    """Return the tokens inside ``ISTREAM(...)``; raise if they do not begin with SELECT."""
+    """Return the tokens without ``ISTREAM(...)`` around them; raise if they do not begin with SELECT."""
     words = [token.text.upper() for token in tokens[:2]]
     if len(words) == 2 and words[0] in ("ISTREAM", "DSTREAM", "RSTREAM") and words[1] == "(":
         if words[0] != "ISTREAM":

@@ -56,7 +56,7 @@ from planner.trees.order_rates import OrderRates
 
 @dataclass(frozen=True, slots=True)
 class OrderCosts:
-    """Computes the costs of a query's steps.
+    """Cost model for the steps of a query.
 
     Attributes:
         rates: Rates of the query's streams and of their combinations.

@@ -29,7 +29,8 @@ from planner.trees.order_costs import OrderCosts
 #: Number of orders shown to users: the best order and the three next best orders.
 SHOWN = 4
 #: Maximum number of streams in a join for which orders that do not store some combinations are compared. With
-#: more streams there are too many orders: then also only the best order of each group is compared.
+#: more streams there are too many orders: all combinations are stored, and only the best order of each group
+#: is compared.
 MOST_AGAIN = 5
 
 #: The joined streams, the key of the last run, the streams joined after the last step with stored

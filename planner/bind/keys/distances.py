@@ -3,7 +3,7 @@
     a, b within 5 s, b, c within 3 s      a, c within 8 s, even if the windows of a and c are wider
 
 Windows and conditions bound how much later a row of one stream may be than a row of another stream,
-``T_j - T_i <= us``. The bounds that follow from these are shortest paths (Floyd and Warshall; difference
+``T_j - T_i <= us``. The bounds implied by these bounds are shortest paths (Floyd and Warshall; difference
 constraints, Cormen et al., *Introduction to Algorithms*, 3rd ed., section 24.4).
 """
 
@@ -96,7 +96,7 @@ class Distances:
         return {i: us for i, us in most.items() if us < _ANY_US}
 
     def alike(self, left: tuple[int, ...], right: tuple[int, ...]) -> int | None:
-        """Return the bound that ``ahead`` gives to every ``left`` stream, or None if the bounds differ."""
+        """Return the bound that ``ahead`` gives to each of several streams, or None without such a bound."""
         ahead = self.ahead(left, right)
         if len(left) == 1 or len(ahead) < len(left) or len(set(ahead.values())) > 1:
             return None

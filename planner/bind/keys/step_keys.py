@@ -104,9 +104,9 @@ def equal_columns(pairs: Iterable[tuple[Origin, Origin]]) -> tuple[Equals, ...]:
 def joining_order(
     streams: int, equal: Sequence[Equals], linked: Sequence[frozenset[int]] = ()
 ) -> tuple[int, ...] | None:
-    """Return the join order if none is chosen by cost: a stream that continues the current key comes first.
+    """Return the default join order, in which streams that continue the current key come first.
 
-    Streams are otherwise joined in the order of FROM. Streams without equal columns come last.
+    Otherwise streams are joined in the order of FROM. Streams without equal columns come last.
 
     >>> k, j = frozenset({(0, "k"), (2, "k"), (3, "k")}), frozenset({(1, "j"), (2, "j")})
     >>> joining_order(4, [k, j])
@@ -309,8 +309,8 @@ def _first(columns: Equals, positions: Sequence[int]) -> tuple[int, str]:
 def may_be_made_again(distances: Distances, before: tuple[int, ...], position: int) -> bool:
     """Return whether the pairs of some streams can be recomputed instead of stored when a stream is joined.
 
-    A row is purged once no later row of these streams can join it. So the pairs can be recomputed only if no
-    row of the joining stream can still need a row that has been purged.
+    A row is purged once no later row of the other streams in the pairs can join it. So the pairs can be
+    recomputed only if no row of the joining stream can still need a purged row.
 
     Args:
         distances: Bounds on the event times of the query's streams.

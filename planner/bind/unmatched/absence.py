@@ -8,8 +8,8 @@ results, and each condition in WHERE is examined for each kind:
     rows of b without a partner  the condition with every column of a NULL
 
 If results of one kind can never pass WHERE, this kind is dropped: a LEFT JOIN without unmatched rows of a is
-a JOIN, and a LEFT JOIN without pairs is an anti join. If the remaining join cannot
-express a condition as a filter or join condition, the query is refused.
+a JOIN, and a LEFT JOIN without pairs is an anti join. If the remaining join cannot express a condition as a
+filter or join condition, the query is refused.
 
     A LEFT JOIN B ON ...  WHERE a.v > 3             outer, filter of a
     A LEFT JOIN B ON ...  WHERE b.v > 3             inner, filter of b
@@ -72,8 +72,8 @@ def join_meaning(statement: Statement, scope: Scope) -> JoinMeaning:
     """Return the join that a statement requests.
 
     Raises:
-        UnsupportedCql: A condition in the WHERE of an outer join cannot be expressed by the kind or a filter
-            of a join.
+        UnsupportedCql: A condition in the WHERE of an outer join cannot be expressed by the kind
+            of the join or by a filter.
         InvalidInput: A condition has an unknown name or a wrong type.
     """
     on, where = pieces(statement.on, scope), pieces(statement.where, scope)

@@ -61,7 +61,8 @@ def simplify(condition: Condition) -> Condition:
         condition: Condition of a whole filter: a row passes only if it is TRUE.
 
     Returns:
-        The condition as ``written`` returns it, not simplified if its normal form is too long.
+        The condition in the form that ``written`` returns. A condition whose normal form is too long is not
+        simplified.
 
     >>> from planner.predicates.read_condition import read_condition
     >>> text_of(simplify(read_condition('"v" >= 1 AND ("w" = 2 OR "v" <= 1) AND "v" <= 1')))
@@ -93,8 +94,8 @@ def _reduced(all_of: list[Group]) -> list[Group]:
 
     A clause of one atom is true for every row that passes the filter. So clauses that follow from it are
     dropped, and atoms that contradict it are removed from other clauses, which may leave further clauses of
-    one atom. The other clauses get the shortest form that is equal for all values that the clauses of one
-    atom allow.
+    one atom. The other clauses get the shortest form that has the same meaning for all values allowed by
+    the clauses of one atom.
     """
     while True:
         all_of = neighbours_merged(all_of, AnyOf)

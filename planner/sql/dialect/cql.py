@@ -161,7 +161,7 @@ class CqlParser(parser.Parser):
     # Subqueries
 
     def _parse_select(self, *args: Any, **kwargs: Any) -> Any:
-        """Parse a SELECT; an inner SELECT is allowed only in EXISTS or IN, where errors are located."""
+        """Parse a SELECT; an inner SELECT is allowed only in EXISTS or IN and gets the place of that word."""
         if self._index == 0 or self._curr.token_type not in (TokenType.SELECT, TokenType.WITH):
             return super()._parse_select(*args, **kwargs)
         word = self._tokens[max(self._index - 2, 0)]
@@ -356,8 +356,10 @@ class CqlParser(parser.Parser):
             before = after = self._parse_window_length(inclusive=True)
         at = self._since(start)
         if self._curr.text.upper() == "GRACE":
-            hint = "Leave it out: the lateness of each stream determines how late its rows may be."
-            self.refuse("GRACE PERIOD", hint)
+            self.refuse(
+                "GRACE PERIOD",
+                "Leave it out: the lateness of each stream determines how late its rows may be.",
+            )
         return Window(after, at), Window(before, at)
 
     def _parse_window_length(self, inclusive: bool = False) -> int:

@@ -57,7 +57,7 @@ class StepScope(Scope):
                     at=source.alias_at,
                 )
             taken[source.alias.lower()] = source.alias
-        #: Positions in FROM, in the order in which the streams are joined; the first two items are no groups.
+        #: Positions in FROM, in the order in which the streams are joined; the first two are single streams.
         self.order: tuple[Item, ...] = tuple(range(len(found)))
         self.written = _with_sides(
             tuple(

@@ -256,7 +256,7 @@ def test_filters_of_outer_semi_and_anti_joins_are_replaced(form: str) -> None:
         assert after.a.filter == sql, new
         assert replace(after, a=before.a) == before, new
     if form == "using":
-        with pytest.raises(InvalidInput, match="a filter cannot be added to a join with USING"):
+        with pytest.raises(InvalidInput, match="this filter cannot be added to a join with USING"):
             rewrite(text, STREAMS, QueryParts(filters={"b": "w > 0.75"}))
         return
     after = bound(new := rewrite(text, STREAMS, QueryParts(filters={"b": "w > 0.75"})))
