@@ -329,7 +329,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         epoch, current = int(self._options["epoch"]), store.lease.epoch()
         if epoch != current:
             raise FencedOut(
-                f"batch {batch} cannot begin under epoch {epoch}, because the current epoch is {current}",
+                f"batch {batch} cannot begin under epoch {epoch}: the current epoch is {current}",
                 detail=NEWER_JOB,
             )
 

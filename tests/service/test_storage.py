@@ -59,10 +59,10 @@ def test_storage_of_another_catalog_is_refused(s3: S3Server, tmp_path: Path) -> 
 def test_a_service_that_forgot_its_storage_is_refused(tmp_path: Path) -> None:
     mount = Storage(f"file://{tmp_path / 'mount'}", tmp_path / "cache", 1 << 20)
     open_catalog(open_data_dir(tmp_path / "one", storage=mount)).close()
-    with pytest.raises(OtherLife, match="not the one that the catalog knows"):
+    with pytest.raises(OtherLife, match="not the storage that the catalog has recorded"):
         open_catalog(open_data_dir(tmp_path / "one"))
     open_catalog(open_data_dir(tmp_path / "two")).close()
-    with pytest.raises(OtherLife, match="not the one that the catalog knows"):
+    with pytest.raises(OtherLife, match="not the storage that the catalog has recorded"):
         open_catalog(open_data_dir(tmp_path / "two", storage=mount))
 
 

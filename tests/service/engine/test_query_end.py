@@ -149,7 +149,8 @@ def test_an_engine_whose_query_ends_unasked_says_so_and_starts_again(
         failed = awaited("failed", engine_in("failed"))
         stopping.join()
         ready = http.get("/health/ready")
-        assert "the streaming query has died: it ended, although the engine did not stop it" in failed["error"]
+        died = "the streaming query has died: it ended, although the engine did not stop it"
+        assert died in failed["error"]
         assert (ready.status_code, ready.json()["code"]) == (503, "engine-not-ready")
         assert "the streaming query has died" in ready.json()["explanation"]
         (record,) = [r for r in caplog.records if r.levelno >= logging.ERROR]
