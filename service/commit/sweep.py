@@ -27,7 +27,7 @@ _NAME = re.compile(r"[bm](?P<batch>\d+)-.*-e(?P<epoch>\d+)-[^-]*\.parquet")
 
 
 def sweep(store: Store, results_dir: Folder, late_dir: Folder, epoch: int) -> int:
-    """Remove files that neither their batch's manifest nor the table of merged files names; count them.
+    """Remove files that neither a manifest nor the table of merged files names; return their number.
 
     No batch may run meanwhile. Files with a later epoch are kept: either another engine has taken over and
     writes them, or the catalog is older than the files.

@@ -13,7 +13,7 @@ then the lock. An engine that has lost the lease to another engine never starts 
 start removes files that no manifest names, and the other engine may be writing such files.
 
 The thread that runs the job imports all code that talks to Spark or is sent to its workers. PySpark, pandas,
-and numba with its kernels take half of a service's import time, for which the API thus need not wait.
+and numba with its kernels take half of a service's import time, and the API does not wait for them.
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ class Engine:
                 self._set_state("starting", self._error)
 
     def _failed(self, failures: Failures, error: Exception, *, ran_s: float) -> float | None:
-        """Record a failure of the job; return the seconds until the next try, or None if it is useless."""
+        """Record a failure of the job; return seconds until the next try, or None if a retry is useless."""
         expected = isinstance(error, SluiceError)
         reason = self._error or (error.primary if isinstance(error, SluiceError) else str(error))
         passes = can_pass(reason) or (expected and not isinstance(error, EngineFailed))

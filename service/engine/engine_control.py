@@ -26,8 +26,8 @@ from service.inputs.reading.voided import VoidedBatch, void_batch
 _WISH: Final = "engine_wish"
 _STATUS: Final = "engine_status"
 
-#: Seconds for which a request waits until the engine has followed it, which may have to end a batch and
-#: Spark.
+#: Seconds for which a request waits until the engine has followed it. The engine may first have to end a
+#: batch and Spark.
 FOLLOW_TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 0.05
 

@@ -47,8 +47,8 @@ from service.recovery.schema_paths import put_schema_paths_right
 #: Spark's key of the bucket.
 ReadManifests = Callable[[Path, int], dict[int, bytes]]
 
-#: Maximum bytes in the cache of decoded segments. It is small, because each old bucket is read once per new
-#: bucket and its segments once per reading.
+#: Maximum bytes of decoded segments that are cached while a bucket is read. Each old bucket is read once per
+#: new bucket.
 _CACHE_BYTES = 64 << 20
 
 
