@@ -40,10 +40,10 @@ WARM_UP_BATCHES: Final = 2
 _FAST: Final = 0.7
 #: The size halves if a batch takes more than this multiple of the target.
 _SLOW: Final = 1.5
-#: A doubling is kept if it multiplies the rows per second by at least this factor. With a fixed cost per batch
-#: of 0.25 s and the default target, the actual factor is 1.1 or more, minus variations in the machine's speed.
-#: This least factor is more than 2 * _FAST / _SLOW, so that no doubling is kept whose batches would then be
-#: halved.
+#: A doubling is kept if it multiplies the rows per second by at least this factor. With a fixed cost of
+#: 0.25 s per batch and the default target, the actual factor is 1.1 or more, minus variations in the speed
+#: of the machine. This least factor is more than 2 * _FAST / _SLOW, so that no doubling is kept whose batches
+#: would then be halved.
 _GAIN: Final = 0.95
 #: A halving is kept if it multiplies the rows per second by at least this factor. If the factor was lower,
 #: more than half of a batch's time was fixed cost, which smaller batches pay more often.

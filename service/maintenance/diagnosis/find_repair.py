@@ -156,7 +156,7 @@ def _cannot_repeat(store: Store, events_url: str, found: Standing) -> str | None
         if manifest is None:
             return f"the catalog has dropped the manifest of batch {batch}"
         if not manifest.input_end:
-            return f"the catalog has no input of batch {batch}, because an older version of Sluice ran it"
+            return f"the catalog does not know the input of batch {batch}, which an older version ran"
         read |= {int(key.partition("/")[0]) for key, _ in manifest.input_end if key[0].isdigit()}
     first = next(iter(store.control_log.records(0, limit=1)), None)
     if first is not None and first.seq != 1:

@@ -46,7 +46,7 @@ def test_a_fresh_directory_is_well_and_is_not_made(sluice: Command, tmp_path: Pa
     found = {each["part"]: each for each in json.loads(told.stdout)}
     assert list(found) == ["versions", "Java", "cores", "memory", "data directory", "disk", "catalog"]
     assert found["Java"]["told"].startswith("Java ")
-    assert "made at the first start" in found["data directory"]["told"]
+    assert "created at the first start" in found["data directory"]["told"]
     assert not list(tmp_path.iterdir())
 
 
@@ -63,7 +63,7 @@ def test_a_life_is_told_and_left_as_it_is(tmp_path: Path) -> None:
 
     assert not of_state(found, "problem")
     assert found["catalog"].told.startswith("Streams: 1, queries: 0.")
-    assert "process 4711 on example" in found["catalog"].told
+    assert "Process 4711 on example" in found["catalog"].told
     assert found["clock"].told.startswith("The newest batch, 2, was committed 3,60")
     # SQLite leaves an empty log beside a catalog that it has opened.
     changed = all_files(tmp_path) - before
