@@ -75,12 +75,14 @@ def test_the_cause_that_spark_gives_is_passed_on() -> None:
 
 
 def test_a_query_that_ended_without_a_cause_has_died() -> None:
-    with pytest.raises(QueryDied, match=r'nobody stopped it; Spark said last "Waiting for data to arrive"'):
+    with pytest.raises(
+        QueryDied, match=r'the engine did not stop it; Spark said last "Waiting for data to arrive"'
+    ):
         wait_for_end(Scripted(), bounded=False, stopping=never)
 
 
 def test_a_query_that_nobody_of_us_stopped_has_died() -> None:
-    with pytest.raises(QueryDied, match="nobody stopped it"):
+    with pytest.raises(QueryDied, match="the engine did not stop it"):
         wait_for_end(Scripted(says="Stopped"), bounded=False, stopping=never)
 
 
