@@ -111,8 +111,8 @@ def test_a_url_is_no_directory(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        ("hdfs://host/path", 'no storage of scheme "hdfs"'),
-        ("bucket/prefix", 'no storage of scheme ""'),
+        ("hdfs://host/path", 'No storage has the scheme "hdfs"'),
+        ("bucket/prefix", 'No storage has the scheme ""'),
         ("s3://", "name of the bucket is missing"),
         ("s3://key:secret@bucket/x", "come from the environment"),
         ("file://host/mnt", "does not contain an absolute path"),
