@@ -2,7 +2,7 @@
 
 The hash is made with Argon2id (RFC 9106). It is slow on purpose, about 50 ms, so that a stolen catalog does
 not reveal the keys. After its first verification, a key is recognized by its SHA-256, which is kept in memory
-only. A key in use is looked up in the catalog at most once a second, in case it was revoked.
+only. While a key is used, the catalog is asked at most once a second whether the key was revoked.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def create_key(
 
     Args:
         keys: Repository that stores the key.
-        name: Name of its holder.
+        name: Name of the key's holder.
         scopes: Scopes that the key grants, at least one.
         rate_per_s: Requests per second that clients may send with the key.
 
@@ -82,7 +82,7 @@ def _is_of(secret: str, stored: str) -> bool:
 
 
 def _is_of_scrypt(secret: str, stored: str) -> bool:
-    """Return whether a secret matches a scrypt hash, as earlier versions stored it."""
+    """Return whether a secret matches a scrypt hash, which earlier versions of Sluice stored."""
     _, n, r, p, salt, digest = stored.split("$")
     found = hashlib.scrypt(
         secret.encode(), salt=base64.b64decode(salt), n=int(n), r=int(r), p=int(p), dklen=64
@@ -92,11 +92,11 @@ def _is_of_scrypt(secret: str, stored: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Verified:
-    """A key that was verified.
+    """An API key that was verified, in the cache of a `KeyVerifier`.
 
     Attributes:
         key: The catalog's record of the key.
-        until_s: Time from which the catalog must be asked again, monotonic clock, seconds.
+        until_s: Time from which the catalog must be asked for the key again, monotonic clock, seconds.
     """
 
     key: ApiKey
@@ -118,7 +118,7 @@ class KeyVerifier:
         self._lock = threading.Lock()
 
     def known(self, text: str) -> Principal | None:
-        """Return the cached holder of a key; None if the key must be verified."""
+        """Return the holder of a key from the cache, or None if the key must be verified."""
         with self._lock:
             found = self._verified.get(_digest(text))
         return _holder(found.key) if found is not None and self._clock_s() < found.until_s else None
@@ -129,7 +129,7 @@ class KeyVerifier:
             return _digest(text) in self._verified
 
     def verify(self, text: str) -> Principal | None:
-        """Return the holder of a key, None if the key is not valid; takes 50 ms for a new key."""
+        """Return the holder of a key, or None if the key is not valid. A new key takes about 50 ms."""
         match, digest = _TEXT.fullmatch(text), _digest(text)
         key = self._keys.find(match[1]) if match is not None else None
         if match is None or key is None or key.revoked_at_us is not None:

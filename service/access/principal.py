@@ -16,12 +16,12 @@ DEFAULT_RATE_PER_S = 1000
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A client.
+    """An authenticated client and its permissions.
 
     Attributes:
-        name: The client's name in the history and the audit log; None if the client proved no name.
+        name: The client's name in the history and the audit log, or None if the client proved no name.
         scopes: Parts of the API that the client may use.
-        rate_per_s: Requests per second that the client may send; None for no limit.
+        rate_per_s: Requests per second that the client may send. None means no limit.
     """
 
     name: str | None
@@ -29,5 +29,5 @@ class Principal:
     rate_per_s: int | None = DEFAULT_RATE_PER_S
 
 
-#: Any client on this machine, if the service requires no key.
+#: The client of every request from this machine if the service requires no key.
 ANONYMOUS = Principal(None, frozenset(SCOPES), None)

@@ -32,7 +32,7 @@ _LEEWAY_S = 10
 #: Seconds for which a verified token counts as valid, unless the token expires sooner.
 _FRESH_S = 60.0
 _REMEMBERED = 1000
-#: Exceptions raised if an issuer cannot be reached or its answer is not valid.
+#: Exceptions that mean that an issuer cannot be reached, or that its answer is not valid.
 _NO_ANSWER = (OSError, http.client.HTTPException, ValueError, KeyError, TypeError)
 
 
@@ -67,7 +67,7 @@ class TokenVerifier:
         self._lock = threading.Lock()
 
     def known(self, text: str) -> Principal | None:
-        """Return the cached client of a token; None if the token must be verified."""
+        """Return the client of a token from the cache, or None if the token must be verified."""
         with self._lock:
             found = self._verified.get(_digest(text))
         return found[0] if found is not None and self._clock_s() < found[1] else None
@@ -78,7 +78,7 @@ class TokenVerifier:
             return _digest(text) in self._verified
 
     def verify(self, text: str) -> Principal | None:
-        """Return the client of a token, None if the token is not valid.
+        """Return the client of a token, or None if the token is not valid.
 
         Raises:
             IssuerDown: The issuer's keys are needed but cannot be read.
@@ -140,7 +140,7 @@ class TokenVerifier:
 
 
 def _scopes(claims: Mapping[str, Any]) -> frozenset[str]:
-    """Return the scopes in a token's claims; none if the claim is neither text nor a list."""
+    """Return the scopes in a token's claims. A claim that is neither text nor a list gives no scopes."""
     found = claims.get("scope", claims.get("scp"))
     names = found.split() if isinstance(found, str) else found if isinstance(found, list) else []
     return frozenset(str(name).removeprefix("sluice:") for name in names) & frozenset(SCOPES)

@@ -1,4 +1,4 @@
-"""``sluice calibrate``: measure, fit, store and print the constants of this machine."""
+"""``sluice calibrate``: measure, fit, store and print the cost constants of this machine."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from service.recovery.opening import open_catalog
 #: Number of random workloads besides the corner workloads, and batches measured per workload. A whole
 #: calibration takes about five minutes.
 RANDOM_WORKLOADS, BATCHES = 28, 20
-#: The two numbers for ``--quick``; a quick calibration takes well below a minute.
+#: Numbers of random workloads and of batches with ``--quick``, which takes well below a minute.
 QUICK_RANDOM_WORKLOADS, QUICK_BATCHES = 4, 4
 
 
 def calibrate_command(storage: StorageSettings, *, quick: bool, say: Callable[[str], None]) -> Calibration:
-    """Calibrate this machine, store the constants in the data directory's catalog and print them.
+    """Measure this machine's cost constants, store them in the data directory's catalog and print them.
 
     Args:
         storage: Settings that locate the data directory and its catalog.
@@ -34,7 +34,7 @@ def calibrate_command(storage: StorageSettings, *, quick: bool, say: Callable[[s
         say: Prints a line.
 
     Returns:
-        The constants.
+        The cost constants of this machine.
 
     Raises:
         DataDirUnusable: The data directory cannot be created.
@@ -55,7 +55,7 @@ def calibrate_command(storage: StorageSettings, *, quick: bool, say: Callable[[s
 
 
 def report(fitted: Fit, runs: list[MeasuredRun]) -> list[str]:
-    """Return the table of constants and errors, line by line."""
+    """Return the lines to print: this machine's and the shipped constants, and the errors of the fit."""
     errors = np.abs(fitted.errors)
     lines = ["", f"{'constant':<20} {'this machine':>14} {'shipped':>14}"]
     for name, own, shipped in zip(CONSTANTS, astuple(fitted.calibration), astuple(SHIPPED), strict=False):

@@ -1,4 +1,4 @@
-"""Work of a calibration run, computed from its counters; the input of the fit."""
+"""Work of a calibration run, computed from the run's counters: the input of the fit of the constants."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def counted_work(workload: SyntheticWorkload, plan: Plan, measured: Measured) ->
 
     Args:
         workload: The workload that ran.
-        plan: The plan it ran under.
-        measured: Its counters.
+        plan: The plan under which the workload ran.
+        measured: Counters of the run.
     """
     (family,) = plan.families
     seconds = measured.batches * workload.batch_s
@@ -57,8 +57,8 @@ def counted_work(workload: SyntheticWorkload, plan: Plan, measured: Measured) ->
                     segments=counts.segments / measured.batches / workload.buckets,
                     result_columns=columns,
                 )
-                # The model assumes a join tuple by tuple. The engine joins a whole batch at once and
-                # therefore counts more matches.
+                # The cost model assumes that rows are joined one by one. The engine joins a whole batch at
+                # once and therefore counts more matches.
                 matches = load.matches_per_s / (1.0 + batch_overlap(load))
                 work += slice_work(replace(load, matches_per_s=matches))
     return work

@@ -10,13 +10,13 @@ import numpy as np
 from catalog.values.plan import Strategy
 from service.calibrate.workload import Selection, SyntheticWorkload, WindowQuery
 
-#: Number of distinct keys that is so large that hardly any two rows have the same key.
+#: Number of distinct keys, so large that hardly any two rows have the same key.
 _NO_MATCHES = 10**12
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """A workload and the strategies to run it under."""
+    """A workload, and the strategies under which it is run."""
 
     workload: SyntheticWorkload
     strategies: tuple[Strategy, ...]
@@ -75,7 +75,7 @@ def _corners() -> Iterator[Design]:
 
 
 def _random(rng: np.random.Generator, name: str, seed: int) -> SyntheticWorkload:
-    """Draw a workload: sizes on a logarithmic scale, and no more matches than a batch can process."""
+    """Draw a workload: its sizes on a logarithmic scale, its matches limited to what a batch can process."""
     batch_s = _log(rng, 0.2, 5.0)
     longest_s = batch_s * _log(rng, 4.0, 60.0)
     rate_a = _log(rng, 50.0, 8_000.0) / batch_s
@@ -105,5 +105,5 @@ def _selection(rng: np.random.Generator) -> Selection:
 
 
 def _log(rng: np.random.Generator, low: float, high: float) -> float:
-    """Draw from [low, high), uniformly on a logarithmic scale."""
+    """Draw a number from [low, high), uniformly on a logarithmic scale."""
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))

@@ -1,4 +1,4 @@
-"""Fit of the cost constants: they explain the CPU time of many runs by the work of each run.
+"""Fit of the cost constants: the CPU time of many runs is explained by the amount of work in each run.
 
 The fit minimises relative errors by non-negative least squares. A run of 2 ms therefore counts as much as a
 run of 2 s, and no constant becomes negative to compensate for another. Reading and packing are timed and
@@ -29,10 +29,10 @@ _ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
-    """A run to fit to.
+    """A measured run, to which the constants are fitted.
 
     Attributes:
-        name: Workload and strategy.
+        name: Names of workload and strategy.
         work: Work per second of event time.
         pack_s: CPU seconds of reading and packing per second of event time.
         chain_s: CPU seconds of joining, storing and writing per second of event time.
@@ -46,11 +46,11 @@ class MeasuredRun:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Constants and how well they explain the runs.
+    """Fitted constants, and how well they explain the measured runs.
 
     Attributes:
-        calibration: The constants.
-        errors: Relative error per run: prediction divided by measurement, minus 1.
+        calibration: The fitted constants.
+        errors: Relative error per run: predicted CPU time divided by measured, minus 1.
     """
 
     calibration: Calibration
@@ -58,10 +58,10 @@ class Fit:
 
 
 def fit(runs: Sequence[MeasuredRun], *, now_us: int) -> Fit:
-    """Fit the constants.
+    """Fit the cost constants to measured runs.
 
     Args:
-        runs: Runs with differing work, at least as many as there are constants.
+        runs: Measured runs with different work, at least as many as there are constants.
         now_us: Wall clock of the fit, µs UTC.
     """
     works = np.array([run.work.vector() for run in runs])
@@ -81,7 +81,7 @@ def fit(runs: Sequence[MeasuredRun], *, now_us: int) -> Fit:
 
 
 def relative_nnls(works: np.ndarray[tuple[int, int], np.dtype[np.float64]], seconds: _Floats) -> _Floats:
-    """Minimise the squares of small relative errors and the sizes of large ones (Huber's weights)."""
+    """Fit constants >= 0: small relative errors count squared, large ones linearly (Huber's weights)."""
     rows = works / seconds[:, None]
     scale = np.maximum(rows.max(axis=0), np.finfo(np.float64).tiny)
     weights = np.ones(len(rows))

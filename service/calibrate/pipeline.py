@@ -1,4 +1,4 @@
-"""Plans measured in this process, without Spark: CPU time and counters of the workers' own code.
+"""Measurement of plans in this process, without Spark: CPU time and counters of the code that workers run.
 
 Spark's share of the cost (planning a batch, the shuffle, the JVM's side of the state store) does not depend
 on the plan, so neither the measurements nor the constants include it.
@@ -21,8 +21,8 @@ from service.calibrate.workload import Batch, SyntheticWorkload
 from service.commit.reporting.bucket_report import BucketReport
 from service.job.in_process.in_process_job import ROWS_FILE_BYTES, InProcessJob
 
-#: Batches that a plan processes per turn. If the plan changed after each batch, every batch would start with
-#: cold caches.
+#: Number of batches that a plan processes before the next plan has its turn. With turns of a single batch,
+#: every batch would start with cold caches.
 _TURN = 4
 
 
@@ -31,11 +31,11 @@ class Measured:
     """Cost of a plan on a workload, measured after the workload's windows were full.
 
     Attributes:
-        batches: Batches measured.
-        pack_turns_s: CPU seconds of reading and packing, by turn.
-        chain_turns_s: CPU seconds of joining, storing and writing, by turn.
-        stored_segments: Number of new segments, all batches.
-        stored_bytes: Bytes of the new segments, all batches.
+        batches: Number of measured batches.
+        pack_turns_s: CPU seconds of reading and packing, per turn (a few batches in sequence).
+        chain_turns_s: CPU seconds of joining, storing and writing, per turn.
+        stored_segments: Number of new segments in all measured batches.
+        stored_bytes: Bytes of the new segments in all measured batches.
         slices: Counters by join, side and slice number, summed over buckets and batches. This includes
             ``rows``, ``bytes`` and ``segments``, although they describe the state at the end of a batch.
     """
@@ -49,26 +49,26 @@ class Measured:
 
     @property
     def pack_s(self) -> float:
-        """CPU seconds of reading and packing, all batches."""
+        """CPU seconds of reading and packing in all measured batches."""
         return _undisturbed(self.pack_turns_s)
 
     @property
     def chain_s(self) -> float:
-        """CPU seconds of joining, storing and writing, all batches."""
+        """CPU seconds of joining, storing and writing in all measured batches."""
         return _undisturbed(self.chain_turns_s)
 
     @property
     def cpu_s(self) -> float:
-        """CPU seconds of all batches."""
+        """CPU seconds of all measured batches."""
         return self.pack_s + self.chain_s
 
     def begin_turn(self) -> None:
-        """Start a new turn, to which the next batches are added."""
+        """Start a new turn, to which the CPU times of the next batches are added."""
         self.pack_turns_s.append(0.0)
         self.chain_turns_s.append(0.0)
 
     def count(self, reports: list[BucketReport]) -> None:
-        """Add the counters of a batch's reports."""
+        """Add the counters in the reports of a batch's buckets."""
         for report in reports:
             for counters in report.slices.counters():
                 key = counters.join, counters.side, counters.slice
@@ -83,19 +83,19 @@ def measure(
     batches: int,
     rows_file_bytes: int = ROWS_FILE_BYTES,
 ) -> dict[Strategy, Measured]:
-    """Run several plans over the same rows, a few batches each in turn, and measure their CPU time.
+    """Run several plans in turn on the same rows, a few batches per turn, and measure their CPU times.
 
     Plans take turns so that other work on the machine slows all of them alike. The order of the plans is
     shuffled in each turn, so that no plan always runs on the caches and the heap left by the same other plan.
 
     Args:
         workload: Streams and queries.
-        plans: Plans by strategy.
-        batches: Batches to measure after the windows are full; rounded up to whole turns.
-        rows_file_bytes: Minimum size of rows that are passed in a file, bytes.
+        plans: The plan of each strategy.
+        batches: Number of batches to measure once the windows are full, rounded up to whole turns.
+        rows_file_bytes: Bytes from which a family side's rows are passed to their bucket in a file.
 
     Returns:
-        The measured cost of each plan.
+        The measured cost by strategy.
     """
     with tempfile.TemporaryDirectory(prefix="sluice-calibrate-") as directory:
         jobs = {
@@ -123,9 +123,9 @@ def measure(
 
 
 def _undisturbed(turns_s: list[float]) -> float:
-    """Return the mean of the middle half of the turns, times the number of turns.
+    """Return the CPU time of all turns, estimated as the mean of the middle half times their number.
 
-    With full windows all turns cost the same, unless another process takes the core's caches for a second.
+    With full windows all turns cost the same, unless another process uses the core's caches for a second.
     """
     ordered = sorted(turns_s)
     cut = len(ordered) // 4
@@ -139,7 +139,7 @@ def _sum(one: SliceCounters, other: SliceCounters) -> SliceCounters:
 
 
 def _process(job: InProcessJob, batch: Batch, late_bound_us: int | None, into: Measured | None) -> None:
-    """Process one batch."""
+    """Pack and join one batch; add its cost to ``into`` unless that is None."""
     before = job.segments.sizes()
     started_s = time.process_time()
     packets = job.pack(batch.number, batch.pieces, late_bound_us)

@@ -1,4 +1,4 @@
-"""Running the designed workloads."""
+"""Runs of the workloads of `designs`, from which the cost constants are fitted."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from service.calibrate.fit import MeasuredRun
 from service.calibrate.pipeline import measure
 from service.calibrate.workload import SyntheticWorkload
 
-#: Fixed seed, so that every machine gets the same rows.
+#: Seed of the random workloads, fixed so that every machine gets the same rows.
 SEED = 20_060_912
 
 
 def calibration_runs(workloads: int, batches: int, *, say: Callable[[str], None]) -> list[MeasuredRun]:
-    """Run the designed workloads and return their measurements.
+    """Run the corner workloads and random workloads, and return their measurements.
 
     Args:
         workloads: Number of random workloads, in addition to the corner workloads.
@@ -72,7 +72,7 @@ def plans(workload: SyntheticWorkload, strategies: Sequence[Strategy]) -> dict[S
 
 
 def warm_up(workload: SyntheticWorkload) -> None:
-    """Run a workload once untimed, so that imports and compilation do not count as a batch's work."""
+    """Run a workload once untimed, so that later measurements do not include imports and compilation."""
     measure(workload, plans(workload, ["mem-opt"]), batches=1)
 
 

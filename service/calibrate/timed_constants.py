@@ -1,7 +1,7 @@
-"""Constants of rings and of the search for closed keys, timed on the loops themselves.
+"""Cost constants of rings and of the search for closed keys, measured by timing single loops.
 
-The runs of ``sluice calibrate`` cannot measure these constants. The runs contain no punctuations, and no
-rings either, because the planner chooses rings by these very constants.
+The workloads of ``sluice calibrate`` cannot measure these constants: they contain no punctuations, and the
+planner needs these constants before it can choose rings.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from operators.segments.indexes.cell_index import CellIndex
 from operators.segments.layout import SideLayout
 from operators.segments.segment import Segment
 
-#: Names of these constants in ``Calibration``.
+#: Names in ``Calibration`` of the constants that this module times.
 TIMED_CONSTANTS = ("per_ring_look", "per_scanned_row", "per_ring_row", "per_searched_row")
 _ROWS, _MALES, _RINGS, _CLOSINGS, _REPEATS = 100_000, 4_000, 64, 1_000, 5
 _LAYOUT = SideLayout({"k": "bigint"}, "ts", ("k",), ("bigint",), (), None)
 
 
 def with_timed_constants(calibration: Calibration) -> Calibration:
-    """Time the constants of this module now and return a calibration with them.
+    """Measure ``TIMED_CONSTANTS`` and return a calibration that contains them.
 
     Args:
         calibration: Calibration from which all other constants are taken.
@@ -44,7 +44,7 @@ def with_timed_constants(calibration: Calibration) -> Calibration:
 
     def scan() -> None:
         nonlocal scanned
-        # No row is near enough, so only the comparisons are timed.
+        # No row is near enough to match, so only the comparisons are timed.
         found = Scan(index, males, index.offsets[males.cells])
         found.fill(*buffers, 1, 1)
         scanned = found.scanned
@@ -74,7 +74,7 @@ def with_timed_constants(calibration: Calibration) -> Calibration:
 
 
 def _least_s(work: Callable[[], object]) -> float:
-    """Run work several times and return the lowest CPU time, seconds."""
+    """Call a function several times and return the lowest CPU time of a call, seconds."""
     taken = []
     for _ in range(_REPEATS):
         before = time.process_time()

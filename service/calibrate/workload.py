@@ -2,7 +2,7 @@
 
 Two streams A and B: Poisson arrivals and uniformly distributed keys. The columns ``v`` and ``u`` are
 independent and uniform over [0, 1), so that ``A.v < 0.2`` passes a fifth of the rows. The columns ``x0``,
-``x1`` ... are only carried along.
+``x1`` ... are only selected, and make rows wider.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class WindowQuery:
-    """A query of a workload.
+    """A join query of A and B.
 
     Attributes:
         w_a_s: Window on A, seconds.
         w_b_s: Window on B, seconds.
         filter_a: Filter on A, or None.
         filter_b: Filter on B, or None.
-        columns: Number of columns ``x0``... that the query selects from each side.
+        columns: Number of columns ``x0``, ``x1`` ... that the query selects from each side.
     """
 
     w_a_s: float
@@ -100,14 +100,14 @@ class SyntheticWorkload:
 
     Attributes:
         name: Name that says what the workload is for.
-        queries: Its queries.
+        queries: Queries of the workload.
         rate_a: Rows per second of A.
         rate_b: Rows per second of B.
         batch_s: Event time that a batch covers, seconds.
-        keys: Distinct keys, equally frequent.
-        columns: Number of columns ``x0``... of each stream.
+        keys: Number of distinct keys, which are equally frequent.
+        columns: Number of columns ``x0``, ``x1`` ... of each stream.
         buckets: Number of buckets of the job.
-        seed: Seed of its rows.
+        seed: Seed of the random rows.
     """
 
     name: str
@@ -127,7 +127,7 @@ class SyntheticWorkload:
 
     @property
     def batches_to_fill(self) -> int:
-        """Number of batches after which every window has been full for a while."""
+        """Number of batches that fill every window, plus a few more."""
         return int(1.05 * self.longest_window_s / self.batch_s) + 3
 
     @cached_property
@@ -146,7 +146,7 @@ class SyntheticWorkload:
 
     @cached_property
     def bound_queries(self) -> tuple[Query, ...]:
-        """The queries, bound."""
+        """The queries, bound to the streams."""
         return tuple(
             bind(query.cql(), self.streams, name=f"q{n}", query_id=n)
             for n, query in enumerate(self.queries, 1)
@@ -154,7 +154,7 @@ class SyntheticWorkload:
 
     @cached_property
     def profile(self) -> Profile:
-        """The workload's exact statistics, as a user who knows its streams would state them."""
+        """The workload's exact statistics, in the form in which a user states those of streams."""
         filters: dict[tuple[int, str], float] = {}
         for query, bound in zip(self.queries, self.bound_queries, strict=True):
             for selection, side in ((query.filter_a, bound.a), (query.filter_b, bound.b)):
@@ -173,7 +173,7 @@ class SyntheticWorkload:
         )
 
     def batches(self, directory: Path, *, at_once: int) -> Iterator[tuple[Batch, ...]]:
-        """Yield batches without end, ``at_once`` at a time; writing the next ones removes the previous files.
+        """Yield batches without end, ``at_once`` at a time; remove their files when the next are requested.
 
         Args:
             directory: Directory for the files.
@@ -206,7 +206,7 @@ class SyntheticWorkload:
         return write_piece(directory, stream, number, pa.table(values), end)
 
     def _row_bytes(self, stream_id: int) -> int:
-        """Bytes of a stored row: a lineage word per 64 filters, and the columns that some query needs."""
+        """Bytes of a stored row: 8 bytes of lineage per 64 filters, and the columns that some query needs."""
         sides = [side for q in self.bound_queries for side in (q.a, q.b) if side.stream_id == stream_id]
         filters = len({side.filter for side in sides} - {None})
         stored = {column for side in sides for column in side.columns} - {"ts", "k"}

@@ -1,4 +1,4 @@
-"""Caps on the state that rows of a stream may take.
+"""Caps on the bytes of state that the rows of a stream may take.
 
 Doors: state_caps.
 """

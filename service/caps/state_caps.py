@@ -3,12 +3,12 @@
     manifest ── rows of A take 110 MB, the cap is 100 MB ──┬─ evict: control record "horizon of A is t"
                                                            └─ stop: its longest queries are paused
 
-A horizon is an event time, and all rows below it are evicted. Eviction frees the excess and another tenth of
-the cap, so that not every batch causes a new horizon. A horizon is never above its stream's watermark, so
-every row that arrives below the horizon is late anyway.
+A horizon is an event time of a stream; all rows of the stream below it are evicted. Eviction frees the
+excess and another tenth of the cap, so that not every batch causes a new horizon. A horizon is never above
+its stream's watermark, so every row that arrives below the horizon is late anyway.
 
-Each excess is handled only once. A logged horizon must be in force before the next one is set, and a plan
-without the paused queries must be in force before more queries are paused.
+Each excess is handled only once: the next horizon is set only after the last one is in force in a batch, and
+further queries are paused only after the plan without the paused queries is in force.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from service.planning.versions import Versions
 
 log = logging.getLogger(__name__)
 
-#: Fraction of the cap that an eviction leaves free.
+#: Fraction of the cap that is free after an eviction.
 _FREE = 0.1
 
 
@@ -39,7 +39,7 @@ class StateCaps:
 
     Attributes:
         store: Catalog.
-        versions: Accepts plan versions without the paused queries.
+        versions: Planner of the plan versions without the paused queries.
     """
 
     store: Store
@@ -104,10 +104,10 @@ class StateCaps:
 
 
 def horizon_for(held: Iterable[HeldTimes], excess: float) -> int:
-    """Return the event time below which rows take at least ``excess`` bytes.
+    """Return the lowest event time such that the rows below it take at least ``excess`` bytes.
 
     Args:
-        held: Event times of the rows of one stream, per bucket; not empty.
+        held: Bytes and event times of one stream's rows, an item per bucket; not empty.
         excess: Bytes to free.
 
     >>> horizon_for([HeldTimes(1, 100, (0, 10, 20)), HeldTimes(1, 100, (10, 20, 30))], 60)

@@ -1,4 +1,4 @@
-"""Spark's checkpoint: its logs of batches, and the number of buckets that it fixes, with their keys.
+"""Spark's checkpoint: its logs of batches, the number of buckets that it fixes, and the buckets' keys.
 
 Doors: buckets, spark_log.
 """

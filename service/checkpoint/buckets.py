@@ -1,8 +1,8 @@
 """Keys of buckets: ints chosen so that Spark spreads the buckets evenly over its partitions.
 
 Spark places a key by ``pmod(murmur3(key, 42), partitions)``. With keys 0, 1, 2 ... two buckets often share a
-partition while another partition is empty. Each bucket therefore takes the smallest unused int that Spark
-places in the wanted partition.
+partition while another partition is empty. The key of bucket i is therefore the
+smallest unused int that Spark places in partition i modulo the number of partitions.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from catalog.store.store import Store  # loads SQLAlchemy, so never in workers
+    from catalog.store.store import Store  # not at run time: it loads SQLAlchemy, which workers must not do
 
-#: Setting that describes the checkpoint; the first batch of a checkpoint fixes its number of buckets.
+#: Name of the catalog's setting that describes the checkpoint. The first batch fixes the number of buckets.
 CHECKPOINT_SETTING = "checkpoint"
 
 _MASK = 0xFFFFFFFF
@@ -36,7 +36,7 @@ def bucket_keys(buckets: int, partitions: int) -> tuple[int, ...]:
 
 
 def stored_buckets(store: Store) -> int | None:
-    """Return the number of buckets that the checkpoint has fixed, None before the first start."""
+    """Return the number of buckets that the checkpoint has fixed, or None before the first start."""
     facts = store.settings.get(CHECKPOINT_SETTING)
     return int(str(facts["buckets"])) if isinstance(facts, dict) else None
 

@@ -4,13 +4,13 @@
                  {metadata}                 {"nextBatchWatermarkMs": 0}
                  sluice:{"1": 12, "batch": 8, "control": 3}
 
-Entries are named by Spark's batch numbers. Spark counts the empty first batch of a service and Sluice does
-not, so Spark's batch numbers are one higher than Sluice's. The ``batch`` in the offset of an entry is
-Sluice's number of the next batch.
+The name of an entry is Spark's number of the batch. Spark counts the empty first batch of a service and
+Sluice does not, so Spark's batch numbers are one higher than Sluice's. The ``batch`` in the offset of an
+entry is Sluice's number of the next batch.
 
 The checkpoint of a data directory that was moved (``recovery.moving``) continues from the old checkpoint:
-``begin.json`` has the offset at which it continues. Spark's numbers begin with 0 again, so they are lower
-than Sluice's.
+``begin.json`` has the offset at which it continues. Spark's numbers begin with 0 again, so they are then
+lower than Sluice's.
 
 Spark writes an entry to ``.7.<uuid>.tmp`` and renames it. It does not sync the file, so a power failure can
 leave an entry without its bytes. Such a torn entry counts as not written.
@@ -27,21 +27,21 @@ from pathlib import Path
 #: Spark's offset at the end of a batch: the position by stream id, and the keys ``batch`` and ``control``.
 Offset = dict[str, int]
 
-#: Names of files left by a writer that died. They are never read, but must be removed where Spark requires an
-#: empty directory.
+#: Names of temporary files left by a writer that died. No process reads such files, but they must be removed
+#: where Spark requires an empty directory.
 _LEFTOVER = re.compile(r"\.\d+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 _ENTRY = re.compile(r"\d+")
 
-#: File of a moved checkpoint with the offset from which it continues.
+#: Name of the file in a moved checkpoint with the offset at which the checkpoint continues.
 BEGIN = "begin.json"
 
 
 @dataclass(frozen=True, slots=True)
 class SparkLog:
-    """Offset log and commit log.
+    """Spark's offset log and commit log.
 
     Attributes:
-        checkpoint: Spark's checkpoint.
+        checkpoint: Directory of Spark's checkpoint.
     """
 
     checkpoint: Path
@@ -57,24 +57,24 @@ class SparkLog:
         return self.checkpoint / "commits"
 
     def begin(self) -> Offset | None:
-        """Return the offset from which a moved checkpoint continues; None if it began with batch 0."""
+        """Return the offset at which a moved checkpoint continues, or None if it was not moved."""
         try:
             return dict(json.loads((self.checkpoint / BEGIN).read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
 
     def first(self) -> int:
-        """Return the first batch that was begun in this checkpoint."""
+        """Return the number of the first batch that was begun in this checkpoint."""
         begin = self.begin()
         return 0 if begin is None else begin["batch"]
 
     def begun(self) -> tuple[int, ...]:
-        """Return the batches of the offset log, ascending; -1 is Spark's empty first batch."""
+        """Return the numbers of the batches in the offset log, ascending. -1 is Spark's empty first batch."""
         ahead = self.ahead()
         return tuple(number - ahead for number in _entries(self.offsets))
 
     def done(self) -> tuple[int, ...]:
-        """Return the batches of the commit log, ascending."""
+        """Return the numbers of the batches in the commit log, ascending."""
         ahead = self.ahead()
         return tuple(number - ahead for number in _entries(self.commits))
 
@@ -87,14 +87,14 @@ class SparkLog:
         return 0
 
     def input_end(self, batch: int) -> Offset | None:
-        """Return the offset at the end of a batch; None if its entry is torn or missing."""
+        """Return the offset at the end of a batch, or None if the batch's entry is torn or missing."""
         begin = self.begin()
         if begin is not None and batch == begin["batch"] - 1:
             return begin
         return _parsed(self._begun(batch))
 
     def input_range(self, batch: int) -> tuple[Offset, Offset] | None:
-        """Return the offsets at start and end of a batch; None if Spark has not begun it."""
+        """Return the offsets at start and end of a batch, or None if Spark has not begun the batch."""
         end = self.input_end(batch)
         if end is None or end.get("batch") != batch + 1:
             return None
@@ -105,7 +105,9 @@ class SparkLog:
         return _parsed(self._done(batch)) is not None
 
     def cut(self, done: int, begun: Collection[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Remove batches from the logs: Spark then repeats a begun batch, or chooses its input again.
+        """Remove entries of batches from the logs, so that Spark repeats these batches at its next start.
+
+        If a batch stays in the offset log, Spark repeats it with the same input, else with new input.
 
         Args:
             done: Last batch that stays in the commit log.
@@ -116,15 +118,15 @@ class SparkLog:
         """
         not_done = tuple(batch for batch in self.done() if batch > done)
         not_begun = tuple(batch for batch in self.begun() if batch not in begun)
-        # Paths are computed before any entry is removed, because they depend on the entries. Newest entries
-        # first, so that a crash leaves no gap.
+        # Paths are computed before any entry is removed, because they depend on the entries. The newest
+        # entries are removed first, so that a crash leaves no gap.
         paths = [*map(self._done, reversed(not_done)), *map(self._begun, reversed(not_begun))]
         for path in paths:
             path.unlink(missing_ok=True)
         return not_done, not_begun
 
     def forget_after(self, batch: int) -> None:
-        """Remove all entries after a batch (-1: Spark's empty first one), so that Spark repeats them."""
+        """Remove the entries of all batches after a batch, which may be -1 (Spark's empty first batch)."""
         self.cut(batch, [begun for begun in self.begun() if begun <= batch])
 
     def _begun(self, batch: int) -> Path:
@@ -134,7 +136,7 @@ class SparkLog:
         return self.commits / str(batch + self.ahead())
 
     def leftovers(self) -> tuple[Path, ...]:
-        """Return files of half-written log entries; nobody reads them."""
+        """Return the temporary files of half-written log entries, which no process reads."""
         found = (path for directory in (self.offsets, self.commits) for path in _listed(directory))
         return tuple(path for path in found if _LEFTOVER.fullmatch(path.name))
 
@@ -148,7 +150,7 @@ def _listed(directory: Path) -> list[Path]:
 
 
 def _parsed(entry: Path) -> Offset | None:
-    """Return the object in the last line; None if the entry is not complete."""
+    """Return the JSON object in the last line of an entry, or None if the entry is not complete."""
     try:
         version, *lines = entry.read_text(encoding="utf-8").splitlines()
         if not re.fullmatch(r"v\d+", version) or not lines:

@@ -27,10 +27,10 @@ def check(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
 
 @catalog_commands.command("upgrade")
 def upgrade(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
-    """Bring the tables to the schema of this version, in one transaction, and check them.
+    """Migrate the catalog's tables to the schema of this version, in one transaction, and check them.
 
-    If the database on a server is empty, the command creates the tables. A service of this version also
-    upgrades its catalog when it starts.
+    In an empty database on a server, the command creates the tables. A service also upgrades its catalog when
+    it starts.
     """
     from service.recovery.opening import upgrade_catalog
 

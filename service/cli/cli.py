@@ -1,9 +1,9 @@
 """The command line: ``sluice run | plan | top | calibrate | repair | backup | restore | move`` and more.
 
-``query``, ``stream``, ``key`` and ``catalog`` are groups of commands; ``api.main`` has further commands.
+``query``, ``stream``, ``key`` and ``catalog`` are groups of commands; ``api.main`` adds further commands.
 
-Exit codes: 0 success, 1 something is broken, 2 the request is invalid or cannot be carried out, 3 a run
-finished but set files aside or skipped rows. Errors are written to stderr as ``error: <what>``, with detail
+Exit codes: 0 success; 1 something is broken; 2 the request is invalid or cannot be carried out; 3 a run
+finished but set files aside or skipped rows. Errors are written to stderr as ``error: <text>``, with detail
 and hint on the lines below. Commands import modules that load Spark or sqlglot only when they run, so that
 ``sluice --help`` stays quick.
 """
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 #: Exit status after SIGTERM, as in shells.
 _TERMINATED = 128 + signal.SIGTERM
-#: Exit status of a run that left out some of its input.
+#: Exit status of a run that set files aside or skipped rows.
 _INCOMPLETE = 3
 #: Umask: only the owner can access the files and directories that a command creates.
 PRIVATE_UMASK = 0o077
@@ -71,14 +71,14 @@ BucketsOption = Annotated[
 
 
 class ResultsForm(StrEnum):
-    """Form of the results of ``sluice run``."""
+    """Form of the result files of ``sluice run``: a directory per query, or each pair once."""
 
     PER_QUERY = "per-query"
     SHARED = "shared"
 
 
 class PlanForm(StrEnum):
-    """Form of a printed plan."""
+    """Format of a printed plan."""
 
     TEXT = "text"
     JSON = "json"
@@ -126,7 +126,7 @@ def sluice(
         typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Take options that come before a command."""
+    """Accept the options that stand before the name of a command."""
 
 
 @app.command()
@@ -154,8 +154,8 @@ def run(
 ) -> None:
     """Run a workload over all available input, write results, and exit; a terminal shows a progress bar.
 
-    The last line on stdout is one JSON object with counts and rates. The exit status is 3 if the only problem
-    is that files were set aside or rows skipped; the JSON object and stderr name the files. After a kill, the
+    The last line on stdout is one JSON object with counts and rates. The exit status is 3 if the run finished
+    but set files aside or skipped rows; the JSON object and stderr name the files. After a kill, the
     same command with the same --out continues the run.
     """
     settings = load_settings(cores=cores, buckets=buckets, log_level=log_level)
@@ -200,7 +200,7 @@ def _warning_once() -> Callable[[str], None]:
 def _early_jvm(
     loaded: Workload, out: Path, results: RunResults, spark: SparkSettings
 ) -> Iterator[Jvm | None]:
-    """Launch Spark's JVM while a run imports modules; no JVM if the run's script may be refused."""
+    """Launch Spark's JVM while a run imports modules, unless the run's script may be refused."""
     from service.config.data_dir import run_data_dir
     from service.jvm.jvm import launched
 
@@ -386,13 +386,13 @@ def _refuse_options(**options: object) -> None:
         if value:
             raise WorkloadMissing(
                 f"--{name.replace('_', '-')} needs a workload file",
-                hint="For a running service, POST /api/v1/plan:preview says what a change would do.",
+                hint="For a running service, POST /api/v1/plan:preview shows the effect of a change.",
             )
 
 
 def run_command_line() -> None:
     """Run the command that the process was started with, and turn errors into exit codes."""
-    # JVM and workers inherit the mask: other users cannot read the files that they write.
+    # JVM and workers inherit the mask, so that other users cannot read the files that they write.
     os.umask(PRIVATE_UMASK)
     signal.signal(signal.SIGTERM, _end)
     try:
@@ -409,8 +409,8 @@ def run_command_line() -> None:
             typer.echo("sluice: ended by SIGTERM; committed batches stay", err=True)
         raise
     finally:
-        # Otherwise, objects that the engine froze (``gc.freeze``) would outlive the interpreter, and DuckDB's
-        # bindings would print messages about theirs.
+        # The engine froze objects (``gc.freeze``). Without this call they would outlive the interpreter, and
+        # DuckDB's bindings would print messages about DuckDB objects among them.
         gc.unfreeze()
 
 

@@ -1,4 +1,4 @@
-"""A client of the REST API: one method per kind of answer, problems raised as errors."""
+"""A client of the REST API: one method per kind of answer; a problem document is raised as an error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import httpx
 from catalog.errors import SluiceError
 from service.errors import RequestRefused, ServiceFailed, UnreadableInput
 
-#: A request may wait for a plan version to become active, which takes a micro-batch.
+#: Timeout of a request. A request may wait until a plan version is active, which takes a micro-batch.
 TIMEOUT_S = 120.0
 
 Params = Mapping[str, str | int | None]
@@ -24,9 +24,9 @@ class Page:
     """A page of results.
 
     Attributes:
-        text: The rows.
+        text: The rows, in the requested format.
         next_cursor: Cursor after the last row.
-        has_more: True if further results exist already.
+        has_more: Whether further results exist already.
     """
 
     text: str
@@ -39,7 +39,7 @@ class Client:
 
     Args:
         url: Base URL of the service, such as ``http://127.0.0.1:8080``.
-        key: Key of the client; None sends requests without a key.
+        key: API key; None sends requests without a key.
     """
 
     def __init__(self, url: str, key: str | None = None) -> None:
@@ -80,7 +80,7 @@ class Client:
         return Page(response.text, response.headers.get("Sluice-Next-Cursor"), has_more)
 
     def download(self, path: str, *, params: Params, file: Path) -> Mapping[str, str]:
-        """Write an answer to a file, which appears once it is complete, and return the headers."""
+        """Write an answer to a file and return its headers; the file appears once it is complete."""
         part = file.with_name(f".{file.name}.part")
         try:
             with self._answers(), self._http.stream("GET", path, params=_given(params)) as response:
@@ -96,7 +96,7 @@ class Client:
                 f'file "{file}" cannot be written', detail=f"{error.strerror or error}."
             ) from error
         finally:
-            with suppress(OSError):  # the file was renamed already, or never created
+            with suppress(OSError):  # no effect if the file was renamed already, or never created
                 part.unlink()
         return response.headers
 
@@ -109,7 +109,7 @@ class Client:
 
     @contextmanager
     def _answers(self) -> Iterator[None]:
-        """Turn a failed connection into an error for the user."""
+        """Raise an error for the user if the service does not answer a request of the block."""
         try:
             yield
         except (httpx.HTTPError, httpx.InvalidURL) as error:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from service.cli.client import Client
 
 DEFAULT_URL = "http://127.0.0.1:8080"
-#: Names requested per page of a collection.
+#: Number of items requested per page of a collection.
 PAGE = 500
 
 UrlOption = Annotated[str, typer.Option(envvar="SLUICE_URL", help="Base URL of the service.")]
@@ -43,7 +43,7 @@ query_commands = typer.Typer(help="Queries of the running service.", no_args_is_
 stream_commands = typer.Typer(help="Streams of the running service.", no_args_is_help=True)
 
 
-#: Columns of the tables, by the field that each one shows.
+#: Heading of each table column by the field that the column shows.
 _QUERY_COLUMNS = {
     "name": "NAME",
     "observed": "STATE",
@@ -66,7 +66,7 @@ _FILE_COLUMNS = {"path": "FILE", "reason": "REASON"}
 
 def client(url: str) -> Client:
     """Return a client of the service at ``url``, with the key of ``SLUICE_KEY``."""
-    from service.cli.client import Client  # loads httpx (0.1 s), so only here
+    from service.cli.client import Client  # imported only here, because it loads httpx, which takes 0.1 s
 
     return Client(url, os.environ.get("SLUICE_KEY"))
 
@@ -154,7 +154,7 @@ def resume_query(
     as_json: JsonOption = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Resume a paused query: it joins again."""
+    """Resume a paused query, so that it joins again."""
     params = {"backfill": backfill, "wait": _seconds(wait)}
     _echo(client(url).json("POST", f"/queries/{name}:resume", params=params), as_json)
 
@@ -206,7 +206,7 @@ def add_streams(
     drafts = value.get("streams", [value]) if isinstance(value, dict) else value
     if not isinstance(drafts, list) or not all(isinstance(draft, dict) for draft in drafts):
         raise UnreadableInput(
-            f'file "{file}" holds no stream', hint="Write name, columns, event_time and source."
+            f'file "{file}" does not describe a stream', hint="Write name, columns, event_time and source."
         )
     service = client(url)
     for draft in drafts:
@@ -264,11 +264,11 @@ def _content(file: Path | None) -> bytes:
 
 
 def _cql(text: str | None, file: str | None) -> str | None:
-    """Return the CQL text from an argument or a file, None without either."""
+    """Return the CQL text given as an argument or in a file, or None if neither is given."""
     if file is None:
         return text
     if text is not None:
-        raise UnreadableInput("the CQL text is given twice", hint="Keep the argument or --file.")
+        raise UnreadableInput("the CQL text is given twice", hint="Give either the argument or --file.")
     try:
         return _content(None if file == "-" else Path(file)).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -278,21 +278,24 @@ def _cql(text: str | None, file: str | None) -> str | None:
 def _required(text: str | None) -> str:
     if text is None:
         raise UnreadableInput(
-            "there is no CQL text", hint="Give it as an argument, or name its file: --file query.cql."
+            "there is no CQL text",
+            hint="Give the text as an argument, or name the file that contains it: --file query.cql.",
         )
     return text
 
 
 def _named(option: str) -> tuple[str, str]:
-    """Split ``A=value``."""
+    """Split an option ``A=value`` into the stream's alias or name and the value."""
     alias, equals, value = option.partition("=")
     if not equals or not alias.strip():
-        raise UnreadableInput(f'"{option}" names no stream', hint="Write its alias or name first: A=30s.")
+        raise UnreadableInput(
+            f'"{option}" does not name a stream', hint="Write the stream's alias or name first: A=30s."
+        )
     return alias.strip(), value.strip()
 
 
 def _sink(option: str | None) -> dict[str, Any]:
-    """Return the part of a request body that ``--sink`` specifies, empty without the option."""
+    """Return the part of a request body that ``--sink`` specifies; it is empty without the option."""
     if option is None:
         return {}
     if option == "none":
@@ -314,22 +317,22 @@ def _sink(option: str | None) -> dict[str, Any]:
 
 
 def _inline_sink(text: str) -> dict[str, Any]:
-    """Return a sink written in JSON; the service checks its contents."""
+    """Return the sink in a JSON text; the service checks the sink's fields."""
     try:
         sink: dict[str, Any] = json.loads(text)
-    except (ValueError, RecursionError) as error:  # valid JSON that begins with { is an object
+    except (ValueError, RecursionError) as error:  # valid JSON that begins with { is always an object
         raise UnreadableInput("the sink is not valid JSON", detail=f"{error}.") from error
     return sink
 
 
 def _sink_of_file(file: Path) -> dict[str, Any]:
-    """Return the sink in a YAML or JSON file; a file keeps its secret out of the process list."""
+    """Return the sink in a YAML or JSON file, which keeps the sink's secret out of the process list."""
     from service.documents.yaml_files.yaml_document import read_yaml
 
     sink = read_yaml(file).value
     if not isinstance(sink, dict):
         raise UnreadableInput(
-            f'file "{file}" holds no sink', hint="Write type and the settings of that type."
+            f'file "{file}" does not describe a sink', hint="Write type and the settings of that type."
         )
     return sink
 

@@ -1,4 +1,4 @@
-"""``sluice key ...``: API keys of clients; a running service applies changes within a second."""
+"""``sluice key ...``: API keys of clients. A running service notices changes of keys within a second."""
 
 from __future__ import annotations
 

@@ -21,6 +21,6 @@ def sayer(as_json: bool) -> Callable[[str], None]:
 
 
 def echo_for_programs(document: Mapping[str, Any], as_json: bool) -> None:
-    """Print a document as one line of JSON, but only with ``--json``."""
+    """Print a document as one line of JSON if ``--json`` is given; otherwise print nothing."""
     if as_json:
         typer.echo(json.dumps(document, ensure_ascii=False))

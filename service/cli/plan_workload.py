@@ -56,15 +56,14 @@ def plan_text(
     """Return the plan of a workload file, with the cost of every strategy.
 
     Args:
-        path: The file. Plan changes in the workload's script are checked, but the plan does not include them.
+        path: The workload file. Changes in its script are checked, but the plan does not include them.
         form: Output format; drawings show no costs.
-        settings: Settings for the number of buckets; also for the objective, if neither file nor options set
-            it.
-        calibration: Constants of this machine.
-        strategy: Overrides the file's strategy.
-        cost_model: Cost model that decides.
-        c_sys: C_sys of the paper's model.
-        statistics: File of statistics that override sampled ones.
+        settings: Settings: the number of buckets, and the objective if neither file nor options set it.
+        calibration: Cost constants of this machine.
+        strategy: Strategy that overrides the strategies in the file, or None.
+        cost_model: Cost model by which the plan is chosen, or None for the one in file or settings.
+        c_sys: System overhead C_sys of the paper's model, comparisons per row and slice, or None.
+        statistics: File of statistics that override sampled statistics, or None.
         chain: Slice boundaries whose cost is shown besides the costs of the strategies.
         tell: Called with a warning for each input that is left out of the plan.
 
@@ -121,8 +120,8 @@ def plan_text(
             return _rendered(previewed(replace(request, statistics=given)), form)
     except InvalidInput as error:
         if error.location is not None and error.location.file is None:
-            # In a statistics file, a filter is a key. The location of the error is therefore the key's place
-            # in the file, and the error's text shows the place within the filter.
+            # In a statistics file, a filter is the key of an entry. The error's location is therefore the
+            # line of this key, and the error's text shows the position within the filter.
             error.location = document.location(error.path, key=True)
         raise
 
@@ -130,7 +129,7 @@ def plan_text(
 def _in_chosen_order(
     queries: Sequence[Query], streams: Sequence[Stream], choice: OrderChoice
 ) -> tuple[list[Query], dict[str, RankedOrders]]:
-    """Return the queries, joined in the cheapest order as in a run, and the ranked orders by query."""
+    """Return the queries, bound to their cheapest join orders, and the ranked join orders by query name."""
     by_name = {stream.name: stream for stream in streams}
     found, orders = [], {}
     for query in queries:
@@ -155,10 +154,10 @@ def chain_option(texts: Sequence[str], family: str | None) -> ChainDocument | No
     Args:
         texts: ``10,30`` for both streams, or ``A=10,30`` for one. Lengths are written as in a workload file
             (``10``, ``10s``, ``5 min``); ``unbounded`` is the end of an unbounded window.
-        family: Key or id of the family, if there are several.
+        family: Key or id of the family, or None if there is only one family.
 
     Returns:
-        The boundaries; None without any.
+        The boundaries, or None if ``texts`` is empty.
 
     Raises:
         InvalidChain: A value of the option has none of these forms.
@@ -173,7 +172,7 @@ def chain_option(texts: Sequence[str], family: str | None) -> ChainDocument | No
     if "" in named:
         if len(named) > 1:
             raise InvalidChain(
-                "a chain is given for both streams and for one",
+                "one --chain is for both streams, another for one stream",
                 hint="Write --chain 10,30 alone, or one for each stream: --chain A=10,30 --chain B=10.",
             )
         boundaries = named[""]
@@ -188,7 +187,7 @@ def _boundary(text: str, option: str) -> float | None:
     except InvalidDuration as error:
         raise InvalidChain(
             f'chain "{option}": {error.primary}',
-            hint="Write where slices end: --chain 10,30, or --chain A=10,30 --chain B=10.",
+            hint="Write the times at which slices end: --chain 10,30, or --chain A=10,30 --chain B=10.",
         ) from error
     if micros == 0:
         raise InvalidChain(f'chain "{option}": a slice cannot end at 0', hint="Leave the 0 out.")

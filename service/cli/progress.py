@@ -1,4 +1,4 @@
-"""Progress of commands that take long; shown only on a terminal.
+"""Display of the progress of commands that take long, on a terminal only.
 
     1,234,567 of 8,000,000 rows ━━━━━━━╸               15%  310,000 rows/s  0:00:22
     ⠹ measuring what work costs 0:00:41
@@ -32,7 +32,7 @@ def watch_run(look: Callable[[], RunProgress]) -> AbstractContextManager[object]
     """Show the progress of a run while the block lasts, if stderr is a terminal.
 
     Args:
-        look: Returns the progress; called from another thread.
+        look: Returns the current progress; called from another thread.
     """
     return _bar(look) if sys.stderr.isatty() else nullcontext()
 
@@ -51,7 +51,7 @@ def _spinner(doing: str) -> Iterator[None]:
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    # If stdout is a file or a pipe, it is not redirected.
+    # Output to a file or a pipe must not go through the display, so it is not redirected.
     above = sys.stdout.isatty()
     with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=above) as progress:
         progress.add_task(doing, total=None)
@@ -60,7 +60,8 @@ def _spinner(doing: str) -> Iterator[None]:
 
 @contextmanager
 def _bar(look: Callable[[], RunProgress]) -> Iterator[None]:
-    from rich.console import Console  # takes 0.1 s; a run without a terminal skips it
+    # The imports take 0.1 s, and a run without a terminal does not need them.
+    from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -88,12 +89,12 @@ def _follow(
         try:
             found = look()
         except Unavailable:
-            continue  # if the catalog stays unreachable, the run itself reports it
+            continue  # ignored here: if the catalog stays unreachable, the run itself reports it
         progress.update(task, description=described(found), completed=found.rows, total=found.total_rows)
 
 
 def described(found: RunProgress) -> str:
-    """Return the progress of a run in words."""
+    """Return the progress of a run as text."""
     if not found.batches:
         return "starting"
     of_all = "" if found.total_rows is None else f" of {found.total_rows:,}"

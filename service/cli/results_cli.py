@@ -14,7 +14,7 @@ from service.cli.client_cli import DEFAULT_URL, NameArgument, UrlOption, client
 if TYPE_CHECKING:
     from service.cli.client import Client
 
-#: With ``--follow``: results per request, and seconds that a request waits for the next result.
+#: With ``--follow``: maximum results per request, and seconds for which a request waits for a new result.
 FOLLOWED_ROWS, FOLLOWED_WAIT_S = 10_000, 20
 
 
@@ -46,7 +46,7 @@ def query_results(
         RowsForm, typer.Option("--format", help="Output format; parquet and arrow need --out.")
     ] = RowsForm.NDJSON,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Print all results, and go on until the query is removed.")
+        bool, typer.Option("--follow", help="Print all results, and further ones until the query is removed.")
     ] = False,
     out: Annotated[
         Path | None,
@@ -62,7 +62,7 @@ def query_results(
     if out is not None:
         if form is RowsForm.JSON or follow or limit is not None:
             raise typer.BadParameter(
-                "goes with --format ndjson, csv, parquet or arrow, and without --follow and --limit",
+                "needs --format ndjson, csv, parquet or arrow, and excludes --follow and --limit",
                 param_hint="--out",
             )
         export(client(url), name, after, until, form, out)
@@ -74,7 +74,7 @@ def query_results(
     if follow:
         if form is RowsForm.JSON or limit is not None:
             raise typer.BadParameter(
-                "goes with --format ndjson or csv, and without --limit", param_hint="--follow"
+                "needs --format ndjson or csv, and excludes --limit", param_hint="--follow"
             )
         for text in followed(client(url), name, after, form):
             typer.echo(text, nl=False)
@@ -84,7 +84,7 @@ def query_results(
     typer.echo(page.text, nl=False)
     if page.has_more:
         typer.echo(
-            f"sluice: there are more results; go on with --after {page.next_cursor}, or print all with "
+            f"sluice: there are more results; continue with --after {page.next_cursor}, or print all with "
             "--follow",
             err=True,
         )
@@ -96,12 +96,12 @@ def export(
     """Write all results between two cursors to a file, which appears once it is complete.
 
     Args:
-        service: The service.
+        service: Client of the service.
         name: Name of the query.
-        after: Cursor after which results begin.
+        after: Cursor after which results begin; None begins with the first result.
         until: Cursor of the last result to write; None writes all results so far.
         form: Format of the file.
-        out: The file; an existing one is replaced.
+        out: The file; an existing file is replaced.
     """
     params = {"format": form.value, "after": after, "until": until}
     headers = service.download(f"/queries/{name}/results:export", params=params, file=out)
@@ -114,16 +114,16 @@ def followed(service: Client, name: str, after: str | None, form: RowsForm) -> I
     """Yield present and future results of a query, until it is removed and all results are read.
 
     Args:
-        service: The service.
+        service: Client of the service.
         name: Name of the query.
-        after: Cursor after which results begin.
-        form: Format, ndjson or csv. In CSV, a new header line follows if an update of the query changes the
-            columns.
+        after: Cursor after which results begin; None begins with the first result.
+        form: Format, ndjson or csv. In CSV, a header line comes first, and again after an update of the query
+            that changes the columns.
     """
     header = None
     while True:
-        # The query's state is read before the page: a removed query gets no more results, so an empty page is
-        # then the end.
+        # The query's state is read before the page. If the query was already removed, it gets no more
+        # results, so an empty page means the end.
         over = service.json("GET", f"/queries/{name}")["observed"] == "removed"
         params = {"after": after, "limit": FOLLOWED_ROWS, "wait": None if over else FOLLOWED_WAIT_S}
         page = service.page(f"/queries/{name}/results", params=params, accept=MEDIA_TYPES[form])

@@ -1,4 +1,4 @@
-"""Answers of a service for people: tables, and records with one field per line.
+"""Answers of a service, formatted for people: as tables, or as records with one field per line.
 
 Programs use ``--json``, which prints a collection as one object per line and everything else as one JSON
 document.
@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-#: Length of lines if the output is not a terminal, such as a file or a mail.
+#: Number of characters per line if the output is not a terminal, such as a file.
 WIDTH = 100
 _GAP = "  "
 
@@ -23,12 +23,12 @@ def terminal_width() -> int:
 
 
 def table(items: Iterable[Mapping[str, Any]], columns: Mapping[str, str], width: int) -> str:
-    r"""Return items as a table; the last column is cut to the width.
+    r"""Return items as a table, with lines cut to the given width.
 
     Args:
         items: Objects of a collection.
         columns: Heading of each column by the field that it shows; ``a.b`` is the field b of the field a.
-        width: Length of lines.
+        width: Maximum number of characters per line.
 
     >>> print(table([{"name": "q1", "sink": None, "cql": "SELECT  a\nFROM b"}],
     ...             {"name": "NAME", "sink.type": "SINK", "cql": "QUERY"}, 24))
@@ -46,7 +46,7 @@ def table(items: Iterable[Mapping[str, Any]], columns: Mapping[str, str], width:
 
 
 def record(document: Mapping[str, Any], width: int) -> str:
-    """Return an object with one field per line, nested fields by their path; nulls are left out.
+    """Return an object as text with one field per line; nested fields have their paths, nulls are left out.
 
     >>> print(record({"name": "q1", "a": {"window": "10s", "filter": None}, "ids": [1, 2]}, 40))
     name      q1

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from service.cli.client import Client
 
-#: Lines that are not rows of tables: head, two headers, and separators.
+#: Number of screen lines that are not rows of tables: the head, two headers, and empty lines.
 _OTHER_LINES = 9
 
 
@@ -46,7 +46,7 @@ class Sight:
         at_s: Time at which the snapshot was read, monotonic clock, seconds.
         engine: Answer of ``GET /engine``.
         statistics: Answer of ``GET /statistics``.
-        queries: Queries that were not removed.
+        queries: Items of ``GET /queries``, without removed queries.
     """
 
     at_s: float
@@ -65,7 +65,8 @@ def top(
 
     With --json each refresh prints one JSON object on one line.
     """
-    from rich.console import Console  # takes 0.1 s; other commands skip it
+    # The imports take 0.1 s, and other commands do not need them.
+    from rich.console import Console
     from rich.live import Live
 
     service, console = client(url), Console()
@@ -90,7 +91,7 @@ def top(
                 try:
                     now = look(service)
                 except ServiceFailed as error:
-                    # The service may be restarting; the last snapshot stays on the screen.
+                    # The service may be restarting, so the last snapshot stays on the screen.
                     live.update(picture(shown, console.height, str(error.primary)), refresh=True)
                     continue
                 shown, before = figures(now, before), now
@@ -116,7 +117,7 @@ def figures(now: Sight, before: Sight | None) -> dict[str, Any]:
     seconds = None if before is None else now.at_s - before.at_s
 
     def rate(count: int, counted: int | None) -> float | None:
-        # Another service at the same URL may have lower counts; a rate is never negative.
+        # Counts decrease if another service was started at the same URL; a rate must not become negative.
         return None if not seconds or counted is None else max(count - counted, 0) / seconds
 
     statistics = now.statistics
@@ -162,12 +163,12 @@ def figures(now: Sight, before: Sight | None) -> dict[str, Any]:
 
 
 def picture(shown: Mapping[str, Any], lines: int | None, problem: str | None = None) -> RenderableType:
-    """Return figures as tables.
+    """Return the figures of a snapshot as a screen of tables.
 
     Args:
         shown: Result of ``figures``.
-        lines: Height of the terminal; queries that do not fit are counted. None for no limit.
-        problem: Error of the connection, if any.
+        lines: Height of the terminal; queries that do not fit are only counted. None means no limit.
+        problem: Error of the last request to the service, or None.
     """
     from rich.console import Group
     from rich.text import Text

@@ -1,4 +1,6 @@
-"""Commit: one manifest per batch from the buckets' reports; files that no manifest names are removed.
+"""Commit of batches: one manifest per batch, made of its buckets' reports, names the batch's files.
+
+Files that no manifest names are removed.
 
 Doors: commit, failpoints, sync.
 """

@@ -1,8 +1,8 @@
-"""The commit of a batch: result files first, synced, then one manifest that makes them visible.
+"""The commit of a batch: its result files are synced first, then one manifest makes them visible.
 
-The buckets report at least once per batch (``reporting``), and a replayed batch produces the same rows.
-Therefore the first manifest of a batch is kept, and later manifests are dropped with their files. Files that
-no manifest names are removed at the next start.
+Each bucket reports at least once per batch (``reporting``), and a replayed batch produces the same rows.
+Therefore the first manifest of a batch is kept. Later manifests of the batch are dropped, and their files are
+removed. Files that no manifest names are removed at the next start.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class BatchCommitter:
         results_dir: Folder of result files.
         late_dir: Folder of late rows.
         epoch: Fencing epoch of the engine.
-        engine_lock: Path of the lock file, for failpoints.
+        engine_lock: Path of the engine's lock file, for failpoints.
         log: Spark's logs, which contain the offsets at which the input of a batch begins and ends.
-        keep_voided: Writes the input that a batch leaves out, given the batch and these offsets; returns the
-            folders that it wrote to.
+        keep_voided: Writes dead letters of the input that a batch leaves out, and returns the folders that it
+            wrote to. It is called with the batch and the offsets at the start and end of its input.
     """
 
     store: Store
@@ -84,13 +84,14 @@ class BatchCommitter:
         Raises:
             FencedOut: Another engine has taken over.
             BatchDiffers: The batch was committed before with other input or other row counts.
-            InvariantBroken: The buckets' reports disagree, or Spark's offset log does not contain the batch.
+            InvariantBroken: The buckets' reports contradict each other, or Spark's offset log does not
+                contain the batch.
             StorageDiffers: The engine does not find a file that a report names.
         """
         batch = _batch_of(reports)
         ends = self.log.input_range(batch)
         if ends is None:
-            raise InvariantBroken(f"batch {batch} runs, but Spark's offset log does not have it")
+            raise InvariantBroken(f"batch {batch} runs, but Spark's offset log does not contain it")
         manifest = self._manifest(reports, batch, ends)
         occurring = (RouteTable.decode(data) for report in reports for data in report.routes)
         plan_version, generation = self.store.control_log.plan, self.store.routes.generation
@@ -106,22 +107,22 @@ class BatchCommitter:
         if self.store.batches.commit(manifest, routes):
             self._routes.committed(manifest, routes)
         else:
-            # The previous engine wrote the batch's routes into its own generation of routes. The generation
-            # of this engine begins with the next batch.
+            # A previous engine committed the batch, with its routes in a generation of that engine. The first
+            # generation of this engine begins with the next batch.
             log.info("batch was committed before", extra={"batch": batch})
             self._keep_whole(manifest)
         reached("after-result-commit", batch, self.engine_lock)
 
     def unknown_routes(self, numbers: Int64s) -> Int64s:
-        """Return those of the routes that no batch of this engine has reported yet."""
+        """Return those of the given route numbers that no batch of this engine has reported yet."""
         return self._routes.unknown(numbers)
 
     def sweep(self) -> int:
-        """Remove files that no manifest names; return how many."""
+        """Remove files of uncommitted attempts and of dropped results; return the number of files."""
         return sweep(self.store, self.results_dir, self.late_dir, self.epoch)
 
     def _keep_whole(self, again: BatchManifest) -> None:
-        """Remove the files of a batch's second attempt, or those of the first if they are damaged."""
+        """Keep the first attempt's files of a batch, or the second's if the first's are damaged."""
         kept = self.store.batches.manifest(again.batch)
         if kept is None:
             return
@@ -183,18 +184,18 @@ class BatchCommitter:
         )
 
     def _late_of(self, told: str) -> str:
-        """Return the ``family`` of a late-row file with the stream's name in place of its id."""
+        """Return the ``family`` of a file of late rows with the stream's name in place of the stream's id."""
         stream_id, point, rest = told.partition(".")
         return f"{self.store.streams.by_id(int(stream_id)).name}{point}{rest}"
 
 
 def check_seen(folder: Folder, files: Sequence[ResultFile], etags: Mapping[str, str]) -> None:
-    """Refuse files that the engine cannot see, or that differ from what the workers wrote.
+    """Refuse files that the engine does not find, or that differ from the files that the workers wrote.
 
     Args:
         folder: Folder that the engine reads.
-        files: The files.
-        etags: ETags that the store gave the workers for their files, by path.
+        files: Files that the workers reported.
+        etags: ETags of these files that the object store returned to the workers, by path.
 
     Raises:
         StorageDiffers: A file is missing, or the store reports another length or ETag than the worker did.
@@ -205,7 +206,7 @@ def check_seen(folder: Folder, files: Sequence[ResultFile], etags: Mapping[str, 
         if found is None or found.bytes != file.bytes or (etag and found.etag and found.etag != etag):
             there = "no such file" if found is None else _facts(found.bytes, found.etag)
             raise StorageDiffers(
-                f'the engine does not see file "{file.path}" as a worker has written it',
+                f'the engine does not see file "{file.path}" as a worker wrote it',
                 detail=f"The worker wrote {_facts(file.bytes, etag)}; in the engine's "
                 f"{place_of(folder)} there is {there}.",
             )
@@ -231,7 +232,7 @@ def _digest(manifest: BatchManifest, start: Offset) -> str:
         manifest.input_end,
         sorted((s.stream_id, s.rows, s.late_rows, s.rejected_rows) for s in manifest.streams),
         manifest.query_rows,
-        # Empty counters are left out, so that digests written by older versions stay valid.
+        # These counters are left out if empty, so that digests written by older versions stay valid.
         *(
             [[(c.family, c.side, c.closed, c.violating) for c in manifest.punctuations]]
             if manifest.punctuations
@@ -247,7 +248,7 @@ def _by_place(files: Iterable[ResultFile]) -> tuple[ResultFile, ...]:
 
 
 def _stream_counters(reports: Sequence[BucketReport], batch: int) -> tuple[StreamCounters, ...]:
-    """Check that the buckets agree, and sum their late rows; each late row is counted by one bucket."""
+    """Sum the late rows of the buckets, which count each late row once; refuse any other difference."""
     counters = []
     for alike in zip(*(sorted(report.streams, key=_stream_id) for report in reports), strict=True):
         if len({replace(found, late_rows=0) for found in alike}) != 1:
@@ -270,7 +271,7 @@ def _bucket_counters(reports: Sequence[BucketReport]) -> BucketCounters:
 
 
 def _key_counters(reports: Sequence[BucketReport]) -> tuple[KeyCounters, ...]:
-    """Sum the key counters of the buckets, which have different keys; ``largest`` is the maximum."""
+    """Sum the key counters of the buckets, which have different keys; take the maximum of ``largest``."""
     found = [counters for report in reports for counters in report.keys]
     return tuple(
         replace(

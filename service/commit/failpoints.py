@@ -1,4 +1,4 @@
-"""Failpoints: places where a test can request a crash, so that recovery is tested at the critical moments.
+"""Failpoints: places in the code where a test can request a crash, to test the recovery from it.
 
 With ``SLUICE_FAILPOINT="after-result-commit@3"``, the process that reaches the point in batch 3 kills the
 engine and then itself, with SIGKILL. The engine is the Python driver and the JVM, whose pids are in its lock
@@ -6,8 +6,8 @@ file.
 
 With ``after-result-commit@3:wait``, the process waits at this point instead, so that a test can kill any
 process. It creates the file ``failpoint-after-result-commit-3`` next to the lock file, and continues once
-there is a file ``failpoint-after-result-commit-3.passed``. Several points are separated by commas. Without
-the environment variable, a failpoint costs one look-up.
+there is a file ``failpoint-after-result-commit-3.passed``. The variable may
+list several points, separated by commas. Without the variable, a failpoint costs one look-up.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ POINTS = (
     "after-compaction",
 )
 
-#: Seconds between two checks of a waiting process whether it may continue.
+#: Seconds after which a waiting process checks again whether it may continue.
 _WAIT_STEP_S = 0.02
 
 
@@ -43,10 +43,10 @@ def reached(point: str, batch: int, engine_lock: str) -> None:
 
     Args:
         point: One of ``POINTS``.
-        batch: Batch that is being processed. For "after-change", it is the plan version that was appended;
-            for "after-drop", the first batch whose results are kept; for the points of compaction, the first
-            batch whose files are merged.
-        engine_lock: Path of the lock file that names the engine's pids.
+        batch: Number of the batch that is being processed. For "after-change", it is the plan version that
+            was appended; for "after-drop", the first batch whose results are kept; for the points of
+            compaction, the first batch whose files are merged.
+        engine_lock: Path of the lock file that contains the engine's pids.
     """
     asked = os.environ.get(VARIABLE)
     if not asked:

@@ -1,4 +1,4 @@
-"""Dictionary of the routes that the engine knows, so that a batch reports only new ones.
+"""Dictionary of the routes that the engine knows, so that buckets report only new routes.
 
 A route never changes its set of queries, and almost all routes of a batch occurred in the batch before. So
 buckets report the sets of new routes only (``reporting``). The engine keeps only the numbers of known
@@ -21,12 +21,12 @@ from catalog.values.routes.route_table import BatchRoutes, RouteTable, combined
 
 @dataclass(slots=True)
 class RouteDictionary:
-    """Generation of routes introduced by committed batches (``catalog.store.repositories.routes``).
+    """The current generation of routes: those of committed batches (``catalog.store.repositories.routes``).
 
     Attributes:
         version: Plan version of the generation's first batch; 0 before the engine's first batch.
-        since: Its first batch.
-        at_first: Number of routes with which the generation began.
+        since: Number of the generation's first batch.
+        at_first: Number of routes that the generation had after its first batch.
     """
 
     version: int = 0
@@ -39,7 +39,7 @@ class RouteDictionary:
         return len(self._numbers)
 
     def unknown(self, numbers: Int64s) -> Int64s:
-        """Return the route numbers that are not known."""
+        """Return those of the given route numbers that the engine does not know."""
         places = np.searchsorted(self._numbers, numbers)
         # ``searchsorted`` puts larger numbers behind the last known one; there they are compared with -1,
         # which equals no route number.
@@ -53,15 +53,16 @@ class RouteDictionary:
         plan_version: Callable[[int], Plan],
         generation: Callable[[int], Iterable[RouteTable]],
     ) -> BatchRoutes | None:
-        """Return the routes of a batch that are new to its generation; None if there are none.
+        """Return the routes that a batch adds to the catalog, or None if it adds none.
 
         Args:
             manifest: Manifest of the batch.
-            routes: Routes that occur in the batch, at least the unknown ones; a route may occur twice.
+            routes: Routes that occur in the batch, at least those that the engine does not know. A route may
+                occur twice.
             plan_version: Returns the plan with a given version. A generation begins with all known routes
-                that are possible with the queries of the plan in force. It ends under a later plan, once it
-                would have more than twice as many routes as at its beginning. The number of routes written
-                therefore stays proportional to the number of new routes.
+                that are possible with the queries of the plan in force. The next one begins under a later
+                plan, once the generation would have more than twice the routes of its beginning. The number
+                of written routes therefore stays proportional to the number of new routes.
             generation: Reads the routes of a generation, given its first batch; a route may occur twice.
 
         Raises:
@@ -84,7 +85,7 @@ class RouteDictionary:
         return BatchRoutes(table, manifest.batch)
 
     def committed(self, manifest: BatchManifest, routes: BatchRoutes | None) -> None:
-        """Add the routes that ``new_routes`` returned last, after the catalog has stored them."""
+        """Make known the routes that ``new_routes`` returned last, once the catalog has stored them."""
         if routes is None:
             return
         if routes.since == manifest.batch:
@@ -94,6 +95,6 @@ class RouteDictionary:
 
 
 def _possible(table: RouteTable, running: tuple[int, ...]) -> RouteTable:
-    """Return the routes whose queries are all running, with bits for running queries only."""
+    """Return the routes whose queries are all running, as a table with bits for running queries only."""
     some = table.take(table.sets.subsets_of(set(running)))
     return RouteTable(some.numbers, Intersections.of(some.sets).among(running).compact())

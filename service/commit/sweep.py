@@ -1,13 +1,14 @@
-"""Sweep at a start: remove files of attempts that were never committed, and of dropped results.
+"""Sweep at a start of the engine: removal of files of uncommitted attempts and of dropped results.
 
     batch       0 ......... first ................. swept - REPLAYED_BATCHES ....... last | not committed
-    files       all go      checked by the last sweep              removed unless a manifest names them
-                except the table's
+    files       removed (1) checked by the last sweep              removed unless a manifest names them
+
+    (1) except the files that the table of merged files names
 
 ``first`` is the first batch whose manifest still names its files: the results of earlier batches were
-dropped, or their files are in the table of merged files. Files that a sweep has checked are not checked
-again, unless their batch may have been replayed since. The cost of a start therefore does not depend on the
-number of results kept; reading all manifests would take 0.4 ms of CPU per manifest.
+dropped, or their files are in the table of merged files. A sweep skips the files that the last sweep checked,
+unless their batch may have been replayed since. The cost of a start therefore does not depend on the number
+of results kept. Reading all manifests would take 0.4 ms of CPU per manifest.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from catalog.store.pruning import REPLAYED_BATCHES
 from catalog.store.store import Store
 from operators.storage.folder import Folder, names, remove
 
-#: Setting with the newest batch that was committed at the time of the last sweep.
+#: Name of the catalog's setting with the newest batch that was committed at the time of the last sweep.
 _SWEPT_SETTING = "swept"
 
 _NAME = re.compile(r"[bm](?P<batch>\d+)-.*-e(?P<epoch>\d+)-[^-]*\.parquet")
 
 
 def sweep(store: Store, results_dir: Folder, late_dir: Folder, epoch: int) -> int:
-    """Remove files of batches that neither a manifest nor the table of merged files names; return how many.
+    """Remove files that neither a manifest nor the table of merged files names; return their number.
 
-    No batch may run meanwhile. Files with a later epoch are kept: another engine has taken over and writes
-    them, or the catalog is older than the files.
+    No batch may run meanwhile. Files with a later epoch are kept: either another engine has taken over and
+    writes them, or the catalog is older than the files.
 
     Args:
         store: The catalog.
@@ -59,9 +60,11 @@ def sweep(store: Store, results_dir: Folder, late_dir: Folder, epoch: int) -> in
 
 
 def sweep_merged(store: Store, results_dir: Folder, late_dir: Folder, epoch: int) -> int:
-    """Remove merged files that are not in their table, and return how many; no merge may run.
+    """Remove merged files that the table of merged files does not name, and return their number.
 
-    Files with a later epoch than that of the engine that sweeps are kept, as in ``sweep``.
+    No merge may run meanwhile.
+
+    Files with a later epoch are kept, as in `sweep`.
     """
     return sum(
         _remove(store, folder, [name for name, _ in _files("m", folder, epoch)])
@@ -70,7 +73,7 @@ def sweep_merged(store: Store, results_dir: Folder, late_dir: Folder, epoch: int
 
 
 def _files(kind: str, folder: Folder, epoch: int) -> Iterator[tuple[str, int]]:
-    """Yield the names of the files of a kind, each with its first batch; skip files of later epochs."""
+    """Yield the name and first batch of each file of a kind, which is ``b`` or ``m``; skip later epochs."""
     for name in names(folder):
         parts = _NAME.fullmatch(name) if name.startswith(kind) else None
         if parts is not None and int(parts["epoch"]) <= epoch:
@@ -78,8 +81,8 @@ def _files(kind: str, folder: Folder, epoch: int) -> Iterator[tuple[str, int]]:
 
 
 def _remove(store: Store, folder: Folder, unnamed: list[str]) -> int:
-    """Remove the files that the table of merged files does not name; return how many."""
-    # The table is read last, because files may move from manifests to the table meanwhile, but never back.
+    """Remove those of the files that the table of merged files does not name; return their number."""
+    # The table is read after the manifests: files may move from manifests to the table, but never back.
     merged = {each.file.path for each in store.result_files.merged()} if unnamed else set()
     gone = [name for name in unnamed if name not in merged]
     remove(folder, gone)

@@ -1,7 +1,7 @@
-"""Syncs files to disk before the catalog names them; a reboot may lose files that were not synced.
+"""Syncs of files to disk before the catalog names them, because a reboot may lose files that were not synced.
 
-One call syncs a whole file system with the writes of all processes. A batch writes tens of files in several
-processes. If each file were synced separately, ext4 would commit its journal once per file
+One call syncs a whole file system, including the writes of other processes. A batch writes tens of files in
+several processes. If each file were synced separately, ext4 would commit its journal once per file
 (docs/reliability.md has the figures).
 """
 
@@ -19,7 +19,7 @@ from operators.storage.object_folder import ObjectFolder
 
 
 def boot_id() -> str:
-    """Return the id of the machine's boot, empty where the system has none."""
+    """Return the id of the machine's current boot, or an empty text if the system has no such id."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:  # not Linux
@@ -27,7 +27,7 @@ def boot_id() -> str:
 
 
 def sync_file(path: Path) -> None:
-    """Sync one file, or the names in one directory."""
+    """Sync the content of a file, or the names of the files in a directory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -36,13 +36,14 @@ def sync_file(path: Path) -> None:
 
 
 def sync_file_systems(folders: Iterable[Folder]) -> None:
-    """Sync everything that was written on the file systems of some directories.
+    """Sync all writes to the file systems that contain some directories.
 
     Args:
-        folders: Existing directories; object stores are skipped, since they sync by themselves.
+        folders: Existing directories. Folders of object stores are skipped, because stores keep what they
+            have accepted.
 
     Raises:
-        OSError: Something could not be written.
+        OSError: A write did not reach the disk.
     """
     done: set[int] = set()
     for directory in folders:
@@ -69,5 +70,5 @@ def _sync_file_system(descriptor: int) -> None:
 
 @cache
 def _syncfs() -> Any:  # Any: a foreign function
-    """Return Linux's ``syncfs``, None on other systems."""
+    """Return Linux's function ``syncfs``, or None on other systems."""
     return getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)

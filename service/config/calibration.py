@@ -15,12 +15,12 @@ CALIBRATION_SETTING = "calibration"
 
 
 def store_calibration(store: Store, calibration: Calibration) -> None:
-    """Store the constants that ``sluice calibrate`` has fitted."""
+    """Store the cost constants that ``sluice calibrate`` has fitted."""
     store.settings.set(CALIBRATION_SETTING, asdict(calibration))
 
 
 def calibration_of(store: Store) -> Calibration:
-    """Return the constants of this machine; before any calibration, the shipped ones.
+    """Return the cost constants of this machine or, before any calibration, the shipped constants.
 
     Constants fitted by a version of Sluice that counted other kinds of work are ignored.
 
@@ -46,7 +46,9 @@ def calibration_of(store: Store) -> Calibration:
 
 
 def data_dir_calibration(storage: StorageSettings) -> Calibration:
-    """Return the constants stored in the data directory, else the shipped ones; make no directory.
+    """Return the cost constants stored in the data directory, or the shipped constants if it has none.
+
+    The directory is not created if it is missing.
 
     Args:
         storage: Settings that locate the data directory and its catalog.

@@ -1,18 +1,19 @@
 """The data directory: all files that one Sluice service stores, in one place.
 
 catalog.db      streams, queries, plan versions, control log, manifests (SQLite)
-identity.json   id of the catalog that all of this belongs to
+identity.json   id of the catalog that all files here belong to
 events.db       events posted over HTTP, durable before they are acknowledged (SQLite), unless the catalog is
                 on PostgreSQL
 checkpoint/     Spark's offset log, commit log and state, and the segments that the state names
 results/        joined pairs, Parquet; visible once a manifest in the catalog names them
 late/           late rows, Parquet; visible once a manifest names them, too
-dead_letters/   rows left out: of voided batches, and bad rows of files and messages; with the reason
+dead_letters/   input that was left out, with the reason: rows of voided batches, bad rows of files and bad
+                messages
 sources/        files that streams may read, unless the operator names other directories
 exports/        files that queries are exported to, unless the operator names another directory
 spill/          rows that do not fit in memory while exports are sorted; emptied at each start
 spark.log       log of Spark's JVM and its workers
-engine.lock     held by the one engine that may write here
+engine.lock     locked by the one engine that may write here
 
 With a separate storage (``service.config.storage``) segments, results, late rows and dead letters are stored
 there, and the checkpoint may be elsewhere, too. With such a storage, each machine of a cluster can have its
@@ -40,9 +41,10 @@ class DataDir:
 
     Attributes:
         root: The directory itself, absolute.
-        results_dir: Directory of result files; None: ``results`` in the storage or data directory.
-        storage: Storage of segments, results, late rows and dead letters; None: the data directory.
-        checkpoint_dir: Directory of Spark's checkpoint, absolute; None: ``checkpoint`` in the data directory.
+        results_dir: Directory of result files. None means ``results`` in the storage, or in ``root`` without
+            a storage.
+        storage: Storage of segments, results, late rows and dead letters. None means the data directory.
+        checkpoint_dir: Directory of Spark's checkpoint, absolute. None means ``root/checkpoint``.
     """
 
     root: Path
@@ -72,7 +74,7 @@ class DataDir:
         ``events.db``, as directories of older versions do.
 
         Args:
-            catalog_url: URL of the catalog; None: SQLite in the data directory.
+            catalog_url: URL of the catalog. None means SQLite in the data directory.
         """
         beside = (
             catalog_url is not None and not catalog_url.startswith("sqlite") and not self.events_db.exists()
@@ -81,7 +83,7 @@ class DataDir:
 
     @property
     def checkpoint(self) -> Path:
-        """Spark's checkpoint."""
+        """Directory of Spark's checkpoint."""
         return self.checkpoint_dir or self.root / "checkpoint"
 
     @property
@@ -101,44 +103,44 @@ class DataDir:
 
     @property
     def results(self) -> Folder:
-        """Result files."""
+        """Folder of result files."""
         if self.results_dir is not None:
             return self.results_dir
         return self._stored("results", self.root / "results")
 
     @property
     def late(self) -> Folder:
-        """Files of late rows."""
+        """Folder of files of late rows."""
         return self._stored("late", self.root / "late")
 
     @property
     def dead_letters(self) -> Folder:
-        """Rows that were left out: rows of voided batches, skipped rows of files, and bad messages."""
+        """Folder of input that was left out: rows of voided batches, skipped rows of files, bad messages."""
         return self._stored("dead_letters", self.root / "dead_letters")
 
     @property
     def sources(self) -> Path:
-        """Directory of the files that streams may read, unless other directories are configured."""
+        """Default directory of the files that streams may read."""
         return self.root / "sources"
 
     @property
     def exports(self) -> Path:
-        """Files of sinks."""
+        """Default directory of the files that sinks write."""
         return self.root / "exports"
 
     @property
     def spill(self) -> Path:
-        """Scratch space of the deliverer."""
+        """Directory for rows that do not fit in memory while exports of sinks are sorted."""
         return self.root / "spill"
 
     @property
     def segments(self) -> Folder:
-        """Segments of the state, by default next to Spark's state files, which are useless without them."""
+        """Folder of segments, by default beside Spark's state, which is useless without segments."""
         return self._stored("segments", self.checkpoint / "segments")
 
     @property
     def stored_identity(self) -> Folder | None:
-        """Folder of the file that names the catalog of a separate storage; None without such a storage."""
+        """Folder of the file that names a separate storage's catalog, or None without a separate storage."""
         return None if self.storage is None else self.storage.folder("identity")
 
     @property
@@ -153,7 +155,7 @@ class DataDir:
 
     @property
     def engine_lock(self) -> Path:
-        """Lock file of the writing engine."""
+        """Lock file of the one engine that may write to the directory."""
         return self.root / "engine.lock"
 
     def create(self) -> DataDir:
@@ -176,7 +178,7 @@ class DataDir:
 
     @property
     def _stored_here(self) -> list[Path]:
-        """Folders that are local directories."""
+        """Those folders of results, late rows and segments that are directories of a file system."""
         return [folder for folder in (self.results, self.late, self.segments) if isinstance(folder, Path)]
 
     def _stored(self, name: str, usual: Path) -> Folder:

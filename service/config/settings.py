@@ -42,19 +42,19 @@ from service.errors import InvalidSetting
 
 #: Prefix of every environment variable.
 VARIABLE_PREFIX: Final = "SLUICE_"
-#: Default heap of the driver's JVM; it leaves room for Python workers on a 4 GB machine. The state is in
-#: files and in workers.
+#: Default heap of the driver's JVM. The state is in files and in workers, so a small heap is enough, which
+#: leaves room for Python workers on a 4 GB machine.
 DRIVER_MEMORY = "1g"
-#: Sizes as Spark writes them.
+#: Powers of two behind the units of size that Spark accepts (``1g``).
 _SHIFTS = {"k": 10, "m": 20, "g": 30, "t": 40}
-#: Settings that may contain passwords; errors do not quote their values.
+#: Settings whose values may contain passwords, so that errors do not quote these values.
 _SECRET: Final = ("catalog_url", "spark_conf")
-#: Retention that keeps all results.
+#: Value of a retention setting that keeps everything.
 FOREVER = "forever"
 
 
 def _json_object(value: object) -> object:
-    """Decode a variable's text as JSON; return an object unchanged."""
+    """Decode the JSON text of an environment variable; return any other value unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -64,19 +64,19 @@ def _json_object(value: object) -> object:
 
 
 def _paths(value: object) -> object:
-    """Split a variable's text into paths, as shells do; return a sequence unchanged."""
+    """Split a text of an environment variable at colons, as in PATH; return any other value unchanged."""
     return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
 
 
 def _words(value: object) -> object:
-    """Split a variable's text at commas; return a sequence unchanged."""
+    """Split a text of an environment variable at commas; return any other value unchanged."""
     if not isinstance(value, str):
         return value
     return [word.strip() for word in value.split(",") if word.strip()]
 
 
 def _retention_us(text: str) -> int | None:
-    """Return a retention in µs, None for no limit; pydantic converts a ValueError to its own error."""
+    """Return a retention in µs, or None for no limit. Pydantic turns a ValueError into its own error."""
     if text.strip().lower() == FOREVER:
         return None
     try:
@@ -96,20 +96,20 @@ _Retention = Annotated[str, AfterValidator(_is_retention)]
 
 
 class StorageSettings(SettingGroup):
-    """Places of the service's files and data.
+    """Where the service stores its files and data.
 
     Attributes:
-        data_dir: Catalog, event log, checkpoint and results of this service.
-        catalog_url: SQLAlchemy URL of the catalog; None: SQLite in the data directory.
-        export_dir: Directory of the files that queries are exported to, used by this service alone; None:
-            ``exports`` in the data directory.
-        url: URL of the storage of segments, results, late rows and dead letters (``config.storage``); None:
-            the data directory.
-        cache_dir: Directory on each machine that caches files of an object store; None: a directory for
-            temporary files.
-        cache_mb: Size of the object-store cache for each kind of files, MB.
-        checkpoint_dir: Directory of Spark's checkpoint, shared by engines and workers; None: in the data
-            directory. Allowed only with ``url``.
+        data_dir: Directory of this service's catalog, event log, checkpoint and results.
+        catalog_url: SQLAlchemy URL of the catalog. None means SQLite in the data directory.
+        export_dir: Directory of the files that queries are exported to, used by this service alone. None
+            means ``exports`` in the data directory.
+        url: URL of the storage of segments, results, late rows and dead letters (``config.storage``). None
+            means the data directory.
+        cache_dir: Directory on each machine that caches files of an object store. None means a directory
+            for temporary files.
+        cache_mb: Maximum size of the object-store cache for each kind of files, MB.
+        checkpoint_dir: Directory of Spark's checkpoint, shared by engines and workers; allowed only with
+            ``url``. None means ``checkpoint`` in the data directory.
     """
 
     data_dir: Path = Path("sluice-data")
@@ -122,14 +122,14 @@ class StorageSettings(SettingGroup):
 
     @property
     def apart(self) -> Storage | None:
-        """Storage outside of the data directory; raises `InvalidSetting` if the URL names no storage."""
+        """Storage outside of the data directory, or None; raises `InvalidSetting` for an unusable URL."""
         return self.apart_at(self.url)
 
     def apart_at(self, url: str | None) -> Storage | None:
-        """Return the storage at a URL, with the cache of these settings; None for the data directory.
+        """Return the storage at a URL, with the cache of these settings; return None if the URL is None.
 
         Raises:
-            InvalidSetting: The URL names no storage.
+            InvalidSetting: The URL does not name a usable storage.
         """
         return storage_of(url, self.cache_dir, self.cache_mb)
 
@@ -137,15 +137,15 @@ class StorageSettings(SettingGroup):
         """Return the data directory, which need not exist.
 
         Raises:
-            InvalidSetting: The storage's URL names no storage, a directory is a URL, or ``checkpoint_dir`` is
-                set without a storage.
+            InvalidSetting: The storage's URL is not usable, a directory is given as a URL, or
+                ``checkpoint_dir`` is set without a storage.
         """
         for name in ("data_dir", "checkpoint_dir", "export_dir"):
             _refuse_url(name, getattr(self, name))
         if self.checkpoint_dir is not None and self.url is None:
             raise InvalidSetting(
                 f'setting "checkpoint_dir" cannot be {self.checkpoint_dir} without "storage_url"',
-                detail="A checkpoint is worth nothing without its segments, which are in the data directory.",
+                detail="A checkpoint is useless without its segments, and they are in the data directory.",
                 hint="Set SLUICE_STORAGE_URL, too, or leave SLUICE_CHECKPOINT_DIR out.",
             )
         checkpoint = None if self.checkpoint_dir is None else self.checkpoint_dir.absolute()
@@ -167,11 +167,11 @@ class StorageSettings(SettingGroup):
 
 
 def _refuse_url(name: str, path: Path | None) -> None:
-    """Refuse a URL for a directory: as a path it would name a directory below the working directory."""
+    """Refuse a URL given for a directory: as a path, it would name one below the working directory."""
     if path is not None and path.parts[:1] and path.parts[0].endswith(":"):
         raise InvalidSetting(
             f'setting "{name}" cannot be {path.parts[0]}//{"/".join(path.parts[1:])}',
-            detail="It is a URL; the setting takes the path of a directory.",
+            detail="The value is a URL, but the setting takes the path of a directory.",
             hint="Write the path of a directory, such as a mount. Segments and results can be in an object "
             "store: SLUICE_STORAGE_URL.",
         )
@@ -182,11 +182,12 @@ class ServerSettings(SettingGroup):
 
     Attributes:
         host: Address that API and engine listen on.
-        port: Port of the API; 0: any free port.
-        engine_port: Port on which a separate engine process serves probes and metrics; 0: any free port.
-        max_connections: Maximum number of simultaneous connections; further ones are answered with 503.
+        port: Port of the API; 0 means any free port.
+        engine_port: Port on which a separate engine process serves probes and metrics; 0 means any
+            free port.
+        max_connections: Maximum number of simultaneous connections. Further connections get status 503.
         metric_series: Maximum number of queries, sinks and slices with their own time series at ``/metrics``;
-            others are summed.
+            all others share summed time series.
     """
 
     host: str = "127.0.0.1"
@@ -197,15 +198,15 @@ class ServerSettings(SettingGroup):
 
 
 class SparkSettings(SettingGroup):
-    """Spark, and how much of the machine it uses.
+    """Spark's configuration, and how much of the machine it uses.
 
     Attributes:
         cores: Cores that Spark may use; by default all cores of the machine.
         master: Spark master; by default ``local[cores]``.
         driver_memory: Heap of the driver's JVM, as Spark writes sizes (``1g``).
-        conf: Further Spark configuration, such as a cluster's; in the environment, a JSON object.
+        conf: Further Spark configuration, such as a cluster's. The environment variable is a JSON object.
         ui: Whether Spark serves its own web page.
-        reports_port: Port that workers of a cluster report their batches to; 0: any free port.
+        reports_port: Port to which workers of a cluster report their batches; 0 means any free port.
     """
 
     cores: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
@@ -232,7 +233,7 @@ class StateSettings(SettingGroup):
     """State of the joins.
 
     Attributes:
-        buckets: Hash buckets, fixed by the first batch; None: as many as cores.
+        buckets: Number of hash buckets, fixed by the first batch. None means as many as cores.
         cache_mb: Size of the cache of decoded segments per Python worker, MB; other segments are read from
             their mapped files.
     """
@@ -247,9 +248,9 @@ class SourceSettings(SettingGroup):
     Attributes:
         list_interval_ms: Time between two searches for new files in source directories, ms.
         roots: Directories from which streams registered with the service may read files, separated by ``:``.
-            Empty: ``sources`` in the data directory.
+            If empty, ``sources`` in the data directory.
         servers: Brokers and databases, ``host:port``, that streams and sinks registered with the service may
-            use, separated by commas; ``*`` allows any. Empty: none.
+            use, separated by commas. ``*`` allows any; if empty, none is allowed.
     """
 
     list_interval_ms: int = Field(default=500, ge=10)
@@ -263,11 +264,11 @@ class IngestSettings(SettingGroup):
     """Back-pressure: limits at which posted events are refused and input waits. 0 sets no limit.
 
     Attributes:
-        backlog_rows: Maximum number of a stream's unread rows; beyond it, events are refused.
+        backlog_rows: Maximum number of a stream's unread rows. Beyond it, events are refused.
         backlog_mb: Maximum size of a stream's unread events in the event log, MB.
         min_free_mb: Minimum free space of the data directory's file system, MB. Below it, events are refused;
-            below half of it, batches read no input. None: 1024, or 5% of the space if the file system is
-            smaller than 20 GB.
+            below half of it, batches read no input. None means 1024, or 5% of the space if the file system
+            is smaller than 20 GB.
     """
 
     backlog_rows: int = Field(default=10_000_000, ge=0, validation_alias="max_backlog_rows")
@@ -294,12 +295,12 @@ class SinkSettings(SettingGroup):
 
     @property
     def retention_us(self) -> int | None:
-        """Retention for sinks, µs; None for no limit."""
+        """Retention for sinks, µs, or None for no limit."""
         return _retention_us(self.retention)
 
     @property
     def retention_bytes(self) -> int | None:
-        """Maximum number of bytes that are kept only for sinks; None for no limit."""
+        """Maximum number of bytes that are kept only for sinks, or None for no limit."""
         return self.retention_mb << 20 or None
 
 
@@ -308,12 +309,12 @@ class BatchSettings(SettingGroup):
 
     Attributes:
         max_rows: Maximum number of rows admitted to one micro-batch, over all streams.
-        target_s: Seconds that a batch should take while a backlog waits; the number of admitted rows is
-            adjusted to it. 0 always admits up to ``max_rows``.
-        rows_per_partition: Maximum number of rows of small input pieces that share a reader task; None means
-            half a million, or a core's share of the batch if that is more.
+        target_s: Seconds that a batch should take during a backlog; the number of admitted rows is adjusted
+            to this target. 0 always admits up to ``max_rows``.
+        rows_per_partition: Maximum number of rows in the small pieces of input that share a reader task. None
+            means half a million, or a core's share of the batch if that is more.
         rows_file_kb: Size, in kB, from which a family side's rows are passed to their bucket in a file.
-            Smaller amounts are passed through Spark; on a cluster, all rows are.
+            Fewer bytes are passed through Spark. On a cluster, all rows are passed through Spark.
     """
 
     max_rows: int = Field(default=4_000_000, ge=1, validation_alias="max_rows_per_batch")
@@ -323,7 +324,7 @@ class BatchSettings(SettingGroup):
 
     @property
     def first_rows(self) -> int:
-        """Rows admitted to a batch before any batch was timed, or if the size must not depend on timing."""
+        """Maximum rows of a batch before any batch was timed, or if its size must not depend on timing."""
         return BatchSize.first(ceiling=self.max_rows, target_s=self.target_s).rows
 
 
@@ -333,8 +334,8 @@ class ResultSettings(SettingGroup):
     Attributes:
         retention: How long results and late rows are kept after their batch, such as ``24h``; ``forever``
             keeps all.
-        keep_late_rows: Whether late rows are kept in files, not only counted.
-        dead_letter_retention: How long a dead-letter file is kept after it was written.
+        keep_late_rows: Whether late rows are kept in files; otherwise they are only counted.
+        dead_letter_retention: How long a dead-letter file is kept after it was written, such as ``7d``.
     """
 
     retention: _Retention = Field(default="3d", validation_alias="result_retention")
@@ -343,12 +344,12 @@ class ResultSettings(SettingGroup):
 
     @property
     def retention_us(self) -> int | None:
-        """Retention of results, µs; None keeps all."""
+        """Retention of results, µs, or None to keep all."""
         return _retention_us(self.retention)
 
     @property
     def dead_letter_retention_us(self) -> int | None:
-        """Retention of dead-letter files, µs; None keeps all."""
+        """Retention of dead-letter files, µs, or None to keep all."""
         return _retention_us(self.dead_letter_retention)
 
 
@@ -356,19 +357,19 @@ class PlanningSettings(SettingGroup):
     """Objective of plans, unless a workload, a migration or a request overrides it.
 
     Attributes:
-        strategy: Strategy for joining queries.
-        family_strategies: Strategies of single families by key (``A.k = B.k``) or id; a JSON object in the
-            environment.
+        strategy: Strategy of all families that ``family_strategies`` does not list.
+        family_strategies: Strategies of single families by key (``A.k = B.k``) or id. The environment
+            variable is a JSON object.
         partitioning: Spread of a key's rows over buckets: ``hash`` puts each key in one bucket, ``replicate``
             puts each key in all buckets, ``auto`` lets the planner choose.
-        cost_model: Model of the CPU cost for strategies that weigh costs.
-        c_sys: System overhead C_sys of the paper's model, comparisons per row and slice.
+        cost_model: Model of the CPU cost, used by strategies that compare costs.
+        c_sys: System overhead C_sys of the State-Slice paper's cost model, comparisons per row and slice.
         probe: Way to search slices: ``auto``, ``merge``, ``loops`` or ``hash(N)``.
-        invalidation: Rings from which an arriving row removes expired rows; None: the ring that the row
-            probes.
+        invalidation: Rings from which an arriving row removes expired rows. None means only the ring that
+            the row probes.
         oblivious_memory: Place where rows of joins without windows wait; ``auto`` lets the planner choose.
         oblivious_memory_mb: Memory limit within which ``auto`` chooses, MB per family of joins without
-            windows; None for no limit.
+            windows. None means no limit.
     """
 
     strategy: Strategy = "mem-opt"
@@ -386,7 +387,7 @@ class AdaptiveSettings(SettingGroup):
     """New plans for families of strategy ``cpu-opt`` when statistics have changed.
 
     Attributes:
-        enabled: Whether such plans are made.
+        enabled: Whether the engine makes such plans.
         interval_s: Minimum time between two new plans, seconds of wall clock.
         min_gain: Minimum fraction of the running chain's cost that a new chain must save.
         horizon_s: Seconds of event time within which the savings must pay for the migration.
@@ -408,7 +409,8 @@ class LogSettings(SettingGroup):
     Attributes:
         level: Lowest level that is logged.
         format: ``text``, or ``json`` for one object per line.
-        traces_url: URL to which the API sends OpenTelemetry traces, as OTLP over HTTP; None makes no traces.
+        traces_url: URL to which the API sends OpenTelemetry traces, as OTLP over HTTP. None means that no
+            traces are made.
     """
 
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", validation_alias="log_level")
@@ -484,7 +486,7 @@ GROUPS: Final = _groups()
 
 
 def load_settings(**options: object) -> Settings:
-    """Read the environment, overridden by the options that are not None.
+    """Read settings from the environment; options that are not None override them.
 
     Args:
         **options: Settings by their flat names, as given on the command line.
@@ -511,7 +513,7 @@ def load_settings(**options: object) -> Settings:
         raise InvalidSetting(
             f'setting "{name}" cannot be {given_text}',
             detail=found.detail or f"{found.text[:1].upper()}{found.text[1:]}.",
-            # Not every command has an option for the setting, but every process reads the variable.
+            # The hint names the variable: every process reads it, but not every command has the option.
             hint=f"Correct {'the option, or set' if options.get(name) is not None else 'the variable'} "
             f"{VARIABLE_PREFIX}{name.upper()}.",
         ) from error

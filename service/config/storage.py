@@ -21,7 +21,7 @@ from operators.storage.folder import Folder
 from operators.storage.object_folder import ObjectFolder
 from service.errors import InvalidSetting
 
-#: Schemes of the object stores that the client knows.
+#: URL schemes of the object stores that obstore can access.
 OBJECT_STORES: Final = ("s3", "s3a", "gs", "abfs", "abfss", "az")
 
 _HINT = (
@@ -37,7 +37,7 @@ class Storage:
     Attributes:
         url: URL, without a slash at its end.
         cache_dir: Directory on each machine that caches files of an object store.
-        cache_bytes: Maximum bytes in the cache for each kind of files.
+        cache_bytes: Maximum size of the cache for each kind of files, bytes.
     """
 
     url: str
@@ -45,7 +45,7 @@ class Storage:
     cache_bytes: int
 
     def folder(self, name: str) -> Folder:
-        """Return the folder of one kind of files."""
+        """Return the folder of one kind of files, such as ``segments``."""
         parts = urlsplit(self.url)
         if parts.scheme == "file":
             return Path(url2pathname(parts.path)) / name
@@ -53,24 +53,25 @@ class Storage:
 
 
 def storage_of(url: str | None, cache_dir: Path | None, cache_mb: int) -> Storage | None:
-    """Return the storage that settings name; None: the data directory.
+    """Return the storage that settings name, or None if they name none.
 
     Args:
-        url: URL.
-        cache_dir: Directory of the cache on each machine; None: a directory of this user for temporary files.
+        url: URL of the storage. None means that everything is in the data directory.
+        cache_dir: Directory of the cache on each machine. None means this user's own directory for temporary
+            files.
         cache_mb: Size of the cache, MB.
 
     Raises:
-        InvalidSetting: The URL names no usable storage.
+        InvalidSetting: The URL does not name a usable storage.
     """
     if url is None:
         return None
     parts = urlsplit(url)
     if parts.scheme == "file":
         if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
-            raise _invalid(url, "It names no absolute path.")
+            raise _invalid(url, "The URL does not contain an absolute path on this machine.")
     elif parts.scheme not in OBJECT_STORES:
-        raise _invalid(url, f'There is no storage of scheme "{parts.scheme}".')
+        raise _invalid(url, f'No storage has the scheme "{parts.scheme}".')
     elif not parts.netloc:
         raise _invalid(url, "The name of the bucket is missing.")
     elif (parts.username is not None and parts.scheme in ("s3", "s3a", "gs")) or parts.password is not None:
@@ -80,7 +81,7 @@ def storage_of(url: str | None, cache_dir: Path | None, cache_mb: int) -> Storag
     elif importlib.util.find_spec("obstore") is None:
         raise _invalid(url, "The package obstore is not installed: pip install 'sluice[storage]'.")
     base = cache_dir or Path(tempfile.gettempdir()) / f"sluice-cache-{os.getuid()}"
-    # Two services with different URLs on one machine have separate caches.
+    # The cache's name depends on the URL, so that services with different URLs have separate caches.
     own = hashlib.sha256(url.encode()).hexdigest()[:16]
     return Storage(url.rstrip("/"), base.absolute() / own, cache_mb << 20)
 

@@ -1,4 +1,4 @@
-"""The engine: starts the job, follows it, and restarts or reports it when it ends.
+"""The engine: starts the Spark job, waits for its end, and restarts it or reports why it ended.
 
 Doors: engine, engine_control, manifest_reader.
 """

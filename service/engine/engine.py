@@ -1,19 +1,19 @@
-r"""The engine: one Spark job over one data directory, from lock to last commit.
+r"""The engine: runs one Spark job over one data directory, from taking the lock to the last commit.
 
     stopped -> starting -> running -> stopped
                     \         \---> failed -> starting ... (``service.engine.retry`` sets the delay)
 
 An engine first takes the directory's lock, ends a JVM that a dead driver may have left, takes the lease of
 the catalog, and checks that Spark can continue after the catalog's last batch. Then it begins a new epoch of
-the lease, after which no earlier job's manifest is accepted. Finally it removes files that no manifest names,
-and starts Spark.
+the lease, so that manifests of earlier jobs are refused. Finally it removes files that no manifest names, and
+starts the job.
 
 A stand-by engine starts Spark and does all imports before it waits for the lease. It takes the lease first,
-then the lock. An engine that has lost the lease to another engine never starts a job again: a start removes
-files that no manifest names, and the other engine may still be writing such files.
+then the lock. An engine that has lost the lease to another engine never starts a job again, because a
+start removes files that no manifest names, and the other engine may be writing such files.
 
-The thread that runs the job imports all code that talks to Spark or is sent to its workers: PySpark, pandas,
-and numba with its kernels are half of a service's imports, and the API need not wait for them.
+The thread that runs the job imports all code that talks to Spark or is sent to its workers. PySpark, pandas,
+and numba with its kernels take half of a service's import time, and the API does not wait for them.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Seconds that the current batch may take when the job is stopped; then its JVM is killed. Nothing is lost:
-#: the batch is repeated, as after any crash.
+#: Seconds that the current batch may still take when the job is stopped. After them the JVM is killed; no
+#: data is lost, because the batch is repeated, as after any crash.
 STOP_S = 10.0
-#: Seconds that Spark may take to end after the job has stopped; a service is ended by force earlier
-#: (``api.serve``).
+#: Seconds that Spark may take to end after the job has stopped, before the JVM is killed. ``api.serve`` ends
+#: the process of a service earlier.
 END_SESSION_S = 120.0
 
 
@@ -72,9 +72,9 @@ class Engine:
         data_dir: Data directory.
         store: Catalog.
         bounded: Whether the job ends once all available input is processed.
-        jvm: A JVM that was launched already, used for the first start; the engine ends it.
-        pause_failing: Pauses the queries with a failing expression and returns their names; takes the
-            expression's digest and the reason. None: such a failure ends the job.
+        jvm: A JVM that was launched already, or None. The first start uses it, and the engine ends it.
+        pause_failing: Pauses the queries with a failing expression and returns their names. It is called with
+            the expression's digest and the reason. With None, such a failure ends the job.
         changed: Called when the status has changed.
         faults: Records unexpected errors of background work.
     """
@@ -115,7 +115,7 @@ class Engine:
         """Take the lock of the data directory and the lease of the catalog.
 
         Raises:
-            DataDirInUse: Another engine has the directory or the catalog.
+            DataDirInUse: Another engine uses the directory or the catalog.
             OtherLife: The checkpoint does not belong to the catalog, or has lost batches.
             BucketsFixed: The settings have another number of buckets than the checkpoint.
         """
@@ -130,12 +130,12 @@ class Engine:
             raise
 
     def stand_by(self, stopping: threading.Event) -> bool:
-        """Prepare without the lease, then wait for it; return False if told to stop before taking it.
+        """Start Spark, then wait for the lease and take it; return False if stopped before that.
 
         Raises:
             EngineFailed: Spark does not start.
-            DataDirInUse: A process that is not an engine has the data directory.
-            OtherLife, BucketsFixed: As ``acquire``.
+            DataDirInUse: Another process holds the lock of the data directory.
+            OtherLife, BucketsFixed: As in `acquire`.
         """
         self._set_state("starting")
         self.launch()
@@ -170,7 +170,7 @@ class Engine:
         return self._lease.epoch
 
     def launch(self) -> None:
-        """Start a JVM for the job, in parallel with all other work before the job starts."""
+        """Launch a JVM for the job without waiting for it, so that it starts while other work goes on."""
         if self.jvm is None:
             self.jvm = self._jvm_in_use = launch(self.settings.spark, self.data_dir.spark_log)
 
@@ -198,7 +198,7 @@ class Engine:
         """Stop the job after the current batch and end its JVM; keep the lock."""
         with self._change:
             self._stopping.set()
-            with contextlib.suppress(OSError):  # on failure, the source notices the stop a little later
+            with contextlib.suppress(OSError):  # if it fails, the source notices the stop a little later
                 self.data_dir.engine_lock.touch()
             with self._killing_after(STOP_S):
                 if self._query is not None:
@@ -214,7 +214,7 @@ class Engine:
 
     @contextlib.contextmanager
     def _killing_after(self, seconds: float) -> Iterator[None]:
-        """Kill the JVM if the block takes longer, so that a caller blocked on the JVM gets an error."""
+        """Kill the JVM if the block takes longer, so that a call that waits for the JVM gets an error."""
 
         def kill() -> None:
             log.warning("JVM killed: it did not stop in time", extra={"seconds": seconds})
@@ -250,7 +250,7 @@ class Engine:
         )
 
     def _run_and_restart(self) -> None:
-        """Run the job, and again after each failure for which ``service.engine.retry`` allows a retry."""
+        """Run the job, and run it again after each failure that ``service.engine.retry`` allows to retry."""
         failures = Failures()
         while not self._stopping.is_set():
             began_s = time.monotonic()
@@ -259,12 +259,12 @@ class Engine:
                 self._run()
             except SluiceError as error:
                 if not isinstance(error, Unavailable) or isinstance(error, (OtherLife, FencedOut)):
-                    # The start was refused, and a retry would be refused, too.
+                    # The start was refused, and another start would be refused, too.
                     log.error("engine refused: %s", error)
                     return
                 failed = error
             except Exception as error:
-                # Otherwise the thread would end while the state stays "running".
+                # The error is caught because otherwise the thread would end with the state "running".
                 self._end_session()
                 self._set_state("failed", f"{type(error).__name__}: {error}")
                 failed = error
@@ -277,7 +277,7 @@ class Engine:
                 self._set_state("starting", self._error)
 
     def _failed(self, failures: Failures, error: Exception, *, ran_s: float) -> float | None:
-        """Record a failure of the job; return the seconds until the next try, None if a retry is useless."""
+        """Record a failure of the job; return seconds until the next try, or None if a retry is useless."""
         expected = isinstance(error, SluiceError)
         reason = self._error or (error.primary if isinstance(error, SluiceError) else str(error))
         passes = can_pass(reason) or (expected and not isinstance(error, EngineFailed))
@@ -296,7 +296,7 @@ class Engine:
         return delay_s
 
     def _last_batch(self) -> int | None:
-        """Return the last committed batch; None while the catalog cannot be read."""
+        """Return the last committed batch, or None if there is none or the catalog cannot be read."""
         try:
             return self.store.batches.last()
         except Unavailable:
@@ -312,7 +312,7 @@ class Engine:
             return False
 
     def _run(self) -> None:
-        """Run the job to its end; restart it after taking out an unreadable file or a failing query."""
+        """Run the job to its end; restart it after setting a file aside or pausing failing queries."""
         from service.engine.query_end import QueryDied, SparkQuery, wait_for_end
 
         ends: tuple[type[Exception], ...] = (*spark_errors(), QueryDied)
@@ -343,10 +343,10 @@ class Engine:
             return
 
     def _refuse_file(self, trace: str) -> None:
-        """Stop the engine if a file is bad and its stream has ``on_error: stop``.
+        """Raise an error if a file of a stream with ``on_error: stop`` is bad.
 
         Raises:
-            FileRefused: A file is bad; a retry would fail the same way.
+            FileRefused: A file is bad, so a retry would fail in the same way.
         """
         if FileRefused.__name__ not in trace and find_corrupt_input(trace) is None:
             return
@@ -356,10 +356,10 @@ class Engine:
                     raise FileRefused(stream.name, file.path, file.reason or "")
 
     def _refuse_damaged_state(self, trace: str, reason: str) -> None:
-        """Refuse a retry if the job failed because the state that it began with is damaged.
+        """Raise an error if the job failed because the stored state is damaged.
 
         Raises:
-            CheckpointDamaged: The state is damaged; a retry would fail the same way.
+            CheckpointDamaged: The state is damaged, so a retry would fail in the same way.
         """
         if can_pass(trace):
             return
@@ -368,13 +368,13 @@ class Engine:
             raise CheckpointDamaged(
                 f'the state in "{self.data_dir.checkpoint}" cannot be read',
                 detail=reason,
-                hint=f'"sluice repair {self.data_dir.root}" says whether it can be built again.',
+                hint=f'"sluice repair {self.data_dir.root}" shows whether the state can be built again.',
             )
 
     def _set_aside(self, trace: str, reason: str) -> bool:
         """Record that a listed file is unreadable; return whether the batch can be repeated without it.
 
-        The batch was not committed; the catalog contains the decision before the batch runs again.
+        The batch was not committed, and the catalog contains this record before the batch runs again.
         """
         found = find_corrupt_input(trace)
         if found is None:
@@ -384,7 +384,7 @@ class Engine:
         self.store.source_files.set_verdict(stream_id, position, "stops" if stops else "set-aside", reason)
         if stops:
             return False
-        # A bounded run reports the file at its end, on the terminal.
+        # A bounded run reports the file at its end, on the terminal, so a debug line is enough for it.
         level = logging.DEBUG if self.bounded else logging.WARNING
         log.log(level, "file set aside: %s", reason, extra={"stream_id": stream_id, "position": position})
         return True
@@ -392,9 +392,9 @@ class Engine:
     def _paused_failing(self, trace: str, reason: str) -> bool:
         """Pause the queries whose expression cannot be evaluated, so that the batch can begin again.
 
-        The batch was not committed. Spark's offset log contains the batch with the plan that failed, so this
-        entry is removed. The queries are paused before the entry is removed; if the engine dies in between,
-        the next engine finds them paused.
+        The batch was not committed. Its entry in Spark's offset log contains the plan that failed, so the
+        entry is removed. The queries are paused before that. If the engine dies in between, the next engine
+        finds the queries paused.
         """
         digest = find_failed_expression(trace)
         if digest is None or self.pause_failing is None:
@@ -410,8 +410,8 @@ class Engine:
         return True
 
     def _start_query(self) -> None:
-        # The lease is checked first, because the next steps remove files of a dead engine, which could by now
-        # be files of a living one.
+        # The lease is checked first, because the next steps remove files of earlier engines. Without the
+        # lease, they could be files that another engine is writing.
         self._lease.check()
         self.launch()
         assert self.jvm is not None
@@ -425,8 +425,8 @@ class Engine:
         from service.job.job_options import job_options
 
         if not self._epoch:
-            # Loaded modules stay in memory, so the collector need not scan them while the API serves. This is
-            # done only once, because a later freeze would keep the garbage of earlier sessions forever.
+            # Loaded modules stay in memory, so the garbage collector need not scan them. They are frozen only
+            # once, because a later freeze would also keep the garbage of earlier sessions in memory.
             gc.freeze()
         # A JVM that died may have left half-written entries in Spark's logs.
         check_checkpoint(self.store, self.data_dir)
@@ -479,7 +479,7 @@ class Engine:
         log.info("engine running", extra={"run_id": self._run_id, "epoch": self._epoch})
 
     def _take_reports(self, jvm: Jvm, buckets: int, commit: BatchCommitter) -> Reports:
-        """Listen for workers' reports: on this machine, or for a cluster at the driver's address."""
+        """Listen for workers' reports: on a local socket, or for a cluster at the driver's address."""
         if self.settings.spark.one_machine:
             return Reports(buckets, commit, unknown=commit.unknown_routes)
         bind = (jvm.configuration["spark.driver.bindAddress"], self.settings.spark.reports_port)
@@ -487,7 +487,7 @@ class Engine:
         return Reports(buckets, commit, unknown=commit.unknown_routes, host=host, bind=bind)
 
     def _lease_lost(self, reason: str) -> None:
-        """End the JVM. The JVM's writes are already refused, and another engine may have started."""
+        """End the JVM, because the job can no longer commit and another engine may have started."""
         log.error("engine gives up: %s", reason)
         if self.fenced:
             self._stopping.set()
@@ -495,7 +495,7 @@ class Engine:
             jvm.kill()
 
     def _end_session(self) -> None:
-        """End Spark and its JVM; drop the handles of a JVM that died already."""
+        """End Spark and its JVM, and drop PySpark's references to them."""
         session, self._session, self._query = self._session, None, None
         reports, self._reports = self._reports, None
         if reports is not None:
@@ -513,7 +513,7 @@ class Engine:
 
 
 def _start_session(jvm: Jvm) -> SparkSession:
-    """Start Spark and import the modules that a start of the job needs, half of a service's imports."""
+    """Start Spark, and import the modules that a start of the job needs."""
     import service.commit.commit
     import service.engine.query_end
     import service.job.job_options  # noqa: F401

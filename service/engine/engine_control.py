@@ -1,10 +1,11 @@
-"""Control of the engine by other processes: its status and requests to it are rows of the catalog.
+"""Control of the engine by other processes: requests to the engine, and its status, are in the catalog.
 
-    API      wish    ── setting "engine_wish"   ──>  engine   polls it, and follows it
-    API    <── setting "engine_status" ── status     engine   writes it whenever it changes
+    API      wish    ── setting "engine_wish"   ──>  engine   polls the wish, and follows it
+    API    <── setting "engine_status" ── status     engine   writes each change of its status
            <── the lease: shows whether there is an engine
 
-A request outlives engines: an engine that starts while a pause is requested does not start its job.
+A request stays in force for later engines: an engine that starts after a pause was requested does not start
+its job.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from service.inputs.reading.voided import VoidedBatch, void_batch
 _WISH: Final = "engine_wish"
 _STATUS: Final = "engine_status"
 
-#: Seconds that a request waits for the engine to follow it; the current batch and Spark must end first.
+#: Seconds for which a request waits until the engine has followed it. The engine may first have to end a
+#: batch and Spark.
 FOLLOW_TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 0.05
 
@@ -35,17 +37,19 @@ WantedState = Literal["running", "paused"]
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """Observed state of the engine, as it reports it.
+    """State of the engine, as the engine reports it.
 
     Attributes:
-        state: See the picture in ``service.engine.engine``; ``standby`` while the engine waits for the lease.
+        state: State as in the picture in ``service.engine.engine``, or ``standby`` while the engine waits for
+            the lease.
         since_us: Wall clock of the last change of state, µs UTC.
-        run_id: Id of the Spark query's run; changes with every restart. Empty before the first run.
-        error: Why the job failed, kept while the job starts again; or None.
+        run_id: Id of the run of the Spark query, new at every restart; empty before the first run.
+        error: Why the job failed, kept while the job starts again, or None if it has not failed.
         spark_ui: Address of Spark's own page, or None.
         failures: How many times in a row the current batch has failed in the same way; 0 while the job runs.
         skippable: Whether the current batch was begun and has failed often enough to be voided.
-        retry_at_us: When a failed job is started again, µs UTC; None if a person must act.
+        retry_at_us: When a failed job will be started again, µs UTC; None if it has not failed or a person
+            must act.
         token: Token of the lease that the reporting engine holds; empty if it holds none.
         followed: Number of the last request (``EngineWish``) that the engine has followed.
     """
@@ -64,11 +68,11 @@ class EngineStatus:
 
 @dataclass(frozen=True, slots=True)
 class EngineWish:
-    """Desired state of the engine, in whichever process it runs.
+    """State that clients have requested of the engine.
 
     Attributes:
-        state: Wanted state.
-        number: 1, 2, ...; every request increases it.
+        state: Requested state.
+        number: Number of the last request: 0 before any request, then 1, 2, ...
         restart: Number of the last request to stop the job and start it again.
     """
 
@@ -81,7 +85,7 @@ _Value = TypeVar("_Value", EngineStatus, EngineWish)
 
 
 def wish_of(store: Store) -> EngineWish:
-    """Return the desired state of the engine."""
+    """Return the requested state of the engine; without any request, it is ``running``."""
     return _read(store, _WISH, EngineWish)
 
 
@@ -96,13 +100,13 @@ def report(store: Store, status: EngineStatus) -> None:
 
 @dataclass(slots=True)
 class EngineControl:
-    """Control of a catalog's engine, wherever the engine runs; thread-safe.
+    """Control of a catalog's engine, which may run in another process; thread-safe.
 
     Attributes:
         store: Catalog.
         clock_s: Monotonic clock.
-        own: Status of the engine in this process, if there is one. This status is the only source while the
-            catalog cannot be written, for example on a full disk.
+        own: Returns the status of the engine in this process; None if no engine runs here. It is needed while
+            the engine cannot write its status to the catalog, for example on a full disk.
     """
 
     store: Store
@@ -111,7 +115,7 @@ class EngineControl:
     _seen: tuple[Lease | None, float] = field(default=(None, 0.0), init=False)
 
     def status(self) -> EngineStatus:
-        """Return the engine's status; ``stopped`` if no engine holds and renews the lease."""
+        """Return the engine's status, which is ``stopped`` if no engine holds and renews the lease."""
         lease, now_s = self.store.lease.current(), self.clock_s()
         found = _read(self.store, _STATUS, EngineStatus)
         if lease is None or not lease.token:
@@ -129,19 +133,19 @@ class EngineControl:
         return found
 
     def want(self, state: WantedState, *, restart: bool = False) -> None:
-        """Request a state of the engine, and wait a while for it if an engine is active.
+        """Request a state of the engine. If an engine is active, wait a while until it has followed.
 
         Args:
-            state: Wanted state.
-            restart: Whether the job is stopped first.
+            state: Requested state.
+            restart: Whether the engine stops the job first.
         """
         self._await(self._write_wish(state, restart=restart))
 
     def skip(self, stream_ids: tuple[int, ...], actor: str) -> VoidedBatch:
-        """Decide that a batch that fails repeatedly is processed without some of its input.
+        """Void the batch that fails repeatedly: it is processed without the rows of some streams.
 
         Args:
-            stream_ids: Streams whose rows are left out of the batch; empty for all.
+            stream_ids: Streams whose rows are left out of the batch; if empty, all streams.
             actor: Name of the client that decides.
 
         Raises:
@@ -154,8 +158,8 @@ class EngineControl:
                 raise NothingToSkip(
                     "no batch can be skipped",
                     detail=f"The batch after {batch - 1} has failed {status.failures} times in the same way; "
-                    f"it can be skipped after {MAX_FAILURES_AT_A_BATCH} times.",
-                    hint="GET /api/v1/engine says what the job does.",
+                    f"it can be skipped after {MAX_FAILURES_AT_A_BATCH} such failures.",
+                    hint="GET /api/v1/engine shows the state of the job.",
                 )
             voided = VoidedBatch(batch, stream_ids, status.error or "", actor, wall_clock_us())
             void_batch(self.store, voided)

@@ -1,4 +1,4 @@
-"""Reader of the state that Spark has stored for the buckets; each read starts its own Spark."""
+"""Reader of the buckets' state in a checkpoint of Spark; each read starts a Spark of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""End of a streaming query: stopped by the engine, finished, failed, or dead without a cause.
+"""End of a streaming query: it was stopped by the engine, finished, failed, or died without a known cause.
 
 Spark raises the cause of a failed query, but not of every dead query. An error that is fatal to the JVM, such
 as a stack overflow, can occur again while Spark records the first error. The query then counts as ended
@@ -14,19 +14,20 @@ from typing import Protocol
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-#: Seconds between two checks whether a query is dead; a check costs two calls into the JVM, about 1 ms.
+#: Seconds between two checks that a query is not dead. A check takes two calls into the JVM, about 1 ms.
 LOOK_S = 1
 
-#: Status message of a query that ran to its end; Spark sets it in one place only, after the last batch.
+#: Status message of a query that ran to its end. Spark sets this message in one place only, after the last
+#: batch.
 _RAN_TO_ITS_END = "Stopped"
 
 
 class QueryDied(Exception):
-    """A streaming query ended without a stop, and Spark gives no cause."""
+    """A streaming query ended, although the engine did not stop it, and Spark gives no cause."""
 
 
 class RunningQuery(Protocol):
-    """Interface of a streaming query that the engine uses."""
+    """The methods of a streaming query that the engine calls."""
 
     def wait(self, seconds: int) -> bool:
         """Wait for the query's end. Return whether the query ended, or raise its error."""
@@ -35,14 +36,14 @@ class RunningQuery(Protocol):
         """Return whether the thread that runs the query's batches is alive."""
 
     def last_words(self) -> str:
-        """Return Spark's status message: what the query does, or did last."""
+        """Return Spark's last status message, which says what the query does or did last."""
 
 
 class SparkQuery:
-    """A query of Spark.
+    """A streaming query of PySpark as a `RunningQuery`.
 
     Args:
-        query: The query.
+        query: PySpark's query.
     """
 
     def __init__(self, query: StreamingQuery) -> None:
@@ -70,17 +71,17 @@ def wait_for_end(query: RunningQuery, *, bounded: bool, stopping: Callable[[], b
         stopping: Returns whether the engine has stopped the query.
 
     Raises:
-        QueryDied: The query ended in another way.
+        QueryDied: The query ended in another way, and Spark gives no cause.
     """
     while not query.wait(LOOK_S):
         if not query.thread_lives():
-            # The query may have ended between the two calls.
+            # The query may have ended normally between the two calls.
             if query.wait(LOOK_S):
                 break
             raise QueryDied(_died(query, "its thread is dead, although it counts as active"))
     if stopping() or (bounded and query.last_words() == _RAN_TO_ITS_END):
         return
-    raise QueryDied(_died(query, "it ended, although nobody stopped it"))
+    raise QueryDied(_died(query, "it ended, although the engine did not stop it"))
 
 
 def _died(query: RunningQuery, how: str) -> str:

@@ -1,10 +1,10 @@
 """Retries of the Spark job: how long to wait after a failure, and when a person must act.
 
-    cause can pass     disk full, a database away, an executor lost   retried forever: after 1, 2, 4 ... 60 s
-    batch at fault     the same reason at the same batch              retried twice, then failed
+    passing cause      disk full, a database down, an executor lost   always retried, after 1, 2, 4 ... 60 s
+    faulty batch       the same reason at the same batch              retried twice, then failed
 
-Once the job has committed a batch or has run for a while, earlier failures are forgotten: they are not
-counted "in a row" with later ones.
+Once the job has committed a batch or has run for some minutes, earlier failures are no longer counted as
+consecutive with later failures.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-#: Number of failures of a batch in a row, in the same way, after which retries are useless and a person must
-#: act.
+#: Number of consecutive failures of a batch, all of the same kind, after which retries are useless and a
+#: person must act.
 MAX_FAILURES_AT_A_BATCH: Final = 3
-#: Pause before the first restart, so that a broken machine is not kept busy with restarts.
+#: Seconds before the first restart, so that restarts do not keep a broken machine busy.
 RESTART_DELAY_S: Final = 1.0
-#: Longest pause: a service runs again at most a minute after the cause has passed.
+#: Maximum seconds before a restart, so that a service runs again at most a minute after the cause has passed.
 MAX_DELAY_S: Final = 60.0
-#: Seconds after which a running job counts as successfully started; the causes of earlier failures have
-#: passed.
+#: Seconds after which a running job counts as successfully started, so that earlier failures are forgotten.
 FORGET_AFTER_S: Final = 300.0
 
-#: Reasons that can pass without a change of the input or of Sluice, as they appear in Spark's traces.
+#: Texts in Spark's traces of causes that can pass without a change of the input or of Sluice.
 _PASSING: Final = re.compile(
     r"The JVM has gone|No space left on device|Disk quota exceeded|Read-only file system|Input/output error"
     r"|Too many open files|Cannot allocate memory|Connection (refused|reset)|CatalogDown|EventLogDown"
@@ -32,7 +31,7 @@ _PASSING: Final = re.compile(
     r"|ExecutorLostFailure|FetchFailed|Master removed our application|SparkContext was shut down"
     r"|StorageDown|(event log|storage) \".*\" cannot be used|catalog (cannot be used|is busy)",
 )
-#: Parts that differ between two failures of one kind: numbers, addresses, names of files.
+#: Parts of a reason that differ between two failures of one kind: numbers, addresses, names of files.
 _VARIABLE: Final = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")
 
 
@@ -41,8 +40,8 @@ class Failure:
     """A failure of the job.
 
     Attributes:
-        batch: Last batch that was committed before the failure; None before the first batch, or if unknown.
-        reason: Reason that users are shown.
+        batch: Last batch that was committed before the failure, or None if there is none or it is unknown.
+        reason: Reason of the failure, in the words that users see.
         passes: Whether the cause can pass without a change of the input.
     """
 
@@ -56,8 +55,8 @@ class Failures:
     """Consecutive failures of a job.
 
     Attributes:
-        count: Number of failures, whatever their cause.
-        same: Number of the latest failures in a row at the same batch and of the same kind.
+        count: Number of consecutive failures of any kind.
+        same: Number of the latest consecutive failures of the same kind at the same batch.
     """
 
     count: int = 0
@@ -72,7 +71,7 @@ class Failures:
             ran_s: Seconds that the job ran before the failure.
 
         Returns:
-            Seconds until the next try; None if a retry is useless.
+            Seconds until the next try, or None if a retry is useless.
         """
         moved = self._last is not None and failure.batch not in (None, self._last[0])
         if moved or ran_s >= FORGET_AFTER_S:
@@ -88,7 +87,7 @@ class Failures:
 
 
 def can_pass(reason: str) -> bool:
-    """Return whether a cause can pass without a change of the input.
+    """Return whether the cause in a reason or trace can pass without a change of the input.
 
     >>> can_pass("No space left on device"), can_pass("Conversion Error: no number")
     (True, False)

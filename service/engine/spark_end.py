@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def end_spark(session: SparkSession | None, jvm: Jvm | None) -> None:
-    """End Spark and its JVM; drop the handles of a JVM that died already.
+    """End Spark and its JVM, which may have died already, and drop PySpark's references to them.
 
     Args:
-        session: The session, if there is one.
-        jvm: The JVM, if one was launched.
+        session: The session, or None if there is none.
+        jvm: The JVM, or None if no JVM was launched.
     """
     if sys.modules.get("pyspark") is None:  # not loaded yet, or not loadable
         if jvm is not None:
@@ -30,8 +30,8 @@ def end_spark(session: SparkSession | None, jvm: Jvm | None) -> None:
     if session is not None:
         with contextlib.suppress(*spark_errors()):
             session.stop()
-        # If the JVM has died, the first call fails before it ends the thread that receives accumulators. Left
-        # running, that thread would keep modules alive at exit, and DuckDB would print what it calls leaks.
+        # If the JVM has died, the call above fails before it ends the thread that receives accumulators. This
+        # call ends the thread, which otherwise keeps modules alive at exit, so that DuckDB reports leaks.
         with contextlib.suppress(*spark_errors()):
             session.sparkContext.stop()
     gateway = SparkContext._gateway

@@ -1,4 +1,4 @@
-"""Failures of Spark: messages of its errors, and the part of them that is useful to a person."""
+"""Failures of Spark: the messages of its errors, and the part of a message that is useful to a person."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import re
 from service.engine.retry import can_pass
 from service.errors import disk_failed
 
-#: Text in errors of Spark and of workers if the stored state cannot be read.
+#: Texts that errors of Spark and of workers contain if the stored state cannot be read.
 _STATE = re.compile(
     r"CorruptSegment|\[(CANNOT_LOAD_STATE_STORE|STATE_STORE_\w+|STATE_SCHEMA\w*)"
     r"|/checkpoint/(state|metadata|segments)\b"
 )
 
-#: Py4J's message for a call that got no answer, such as after a connection reset. An error of the JVM
-#: comes with a trace.
+#: The whole message of Py4J for a call that got no answer, for example after a connection reset. The message
+#: of an error in the JVM also has a stack trace.
 _NO_ANSWER = re.compile(r"An error occurred while calling \S+")
 
-#: Prefix of the line of a cause in a stack trace of the JVM.
+#: Beginning of each line of a JVM stack trace that names a cause.
 _CAUSED_BY = "Caused by: "
 
 
@@ -30,14 +30,14 @@ def spark_errors() -> tuple[type[Exception], ...]:
 
 
 def trace_of(error: Exception) -> str:
-    """Return the message of an error of Spark, and those of its causes."""
+    """Return the message of an error of Spark and the messages of the error's causes, a line each."""
     from pyspark.errors.exceptions.captured import CapturedException
 
     return with_causes(str(error), error._stackTrace if isinstance(error, CapturedException) else "")
 
 
 def with_causes(told: str, stack: str) -> str:
-    """Add the causes from a JVM stack trace; some errors, such as a full disk, appear only there."""
+    """Add the causes in a JVM stack trace to a message; a full disk, for example, appears only there."""
     causes = [line.removeprefix(_CAUSED_BY) for line in stack.splitlines() if line.startswith(_CAUSED_BY)]
     return "\n".join([told, *causes])
 
@@ -52,7 +52,7 @@ def is_of_state(trace: str) -> bool:
 
 
 def reason_of(error: Exception, trace: str) -> str:
-    """Return the useful part of an error of Spark: the innermost cause, or the first line."""
+    """Return the reason for an error of Spark, for people: its innermost cause in Sluice, or one line."""
     from py4j.protocol import Py4JError, Py4JNetworkError
 
     if isinstance(error, OSError) and disk_failed(error) is not None:

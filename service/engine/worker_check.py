@@ -1,11 +1,11 @@
-"""Check of a cluster's workers before the first batch: same storage, same versions.
+"""Check of a cluster's workers before the first batch: do they have the engine's storage and versions?
 
-    engine    writes a token in the storage and in the checkpoint's directory
-    workers   a task each reads both, writes an answer next to them, and reports its versions and its time
-    engine    reads the answers
+    engine    writes a token file to the storage and to the checkpoint's directory
+    workers   each reads both token files, writes answer files next to them, and reports versions and time
+    engine    reads the answer files
 
-Spark decides which executor runs a task. The check therefore runs four tasks for each core, and each takes a
-moment, so that every registered executor gets a task. An executor that registers later is not checked.
+Spark decides which executor runs a task. The check therefore runs four tasks for each core, and each task
+lasts 50 ms, so that every registered executor gets a task. An executor that registers later is not checked.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ from catalog.times.clock import wall_clock_us
 from operators.storage.folder import Folder, create, place_of, read, remove
 from service.errors import StorageDiffers, WorkerDiffers
 
-#: Packages whose versions determine the form of state, payloads and results.
+#: Packages whose versions affect the format of state, payloads and results.
 _PACKAGES: Final = ("sluice", "pyspark", "pyarrow", "numpy", "pandas", "numba", "duckdb")
-#: Seconds that the first task may wait for an executor; Spark itself waits without end.
+#: Seconds for which the tasks may wait for an executor. Spark itself would wait without end.
 PATIENCE_S: Final = 120.0
-#: Largest allowed difference of wall clocks, µs; results, retention and `max_ahead` depend on these clocks.
+#: Maximum difference between the wall clocks of engine and worker, µs. The clocks affect `max_ahead`,
+#: retention and results.
 MOST_SKEW_US: Final = 60_000_000
-#: Error of PySpark's worker, and of a Python that cannot load the daemon or a task.
+#: Error of a PySpark worker with another Python, and of a Python that cannot load the daemon or a task.
 _OTHER_PYTHON: Final = re.compile(
     r"Python in worker has different version: ([\d.]+) than that in driver: ([\d.]+)"
 )
 _NO_MODULE: Final = re.compile(r"No module named '?([\w.]+)")
 _PYTHON_HINT: Final = (
-    "Install the same Python, with Sluice, on all machines, and at the path at which the engine has it: "
+    "Install the same Python, with Sluice, on all machines, at the same path as on the engine's machine: "
     f"workers run {sys.executable}."
 )
 _TASKS_PER_CORE: Final = 4
@@ -50,15 +51,15 @@ _TASK_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker's facts about itself.
+    """Versions, clock and access to the storage that a worker reports about itself.
 
     Attributes:
-        host: Name of its machine.
-        python: Version of Python.
-        packages: Versions of the packages that matter, by name.
-        clock_us: Its wall clock, µs UTC.
-        failure: Why the worker does not see the storage; None if it does.
-        answers: Names of its answer files, in the order of the folders.
+        host: Name of the worker's machine.
+        python: Version of the worker's Python.
+        packages: Versions of the packages whose versions must agree, by name.
+        clock_us: The worker's wall clock, µs UTC.
+        failure: Why the worker cannot use the engine's storage, or None if it can.
+        answers: Names of the worker's answer files, in the order of the folders.
     """
 
     host: str
@@ -74,15 +75,15 @@ class Look:
     """Task for a worker: read the engine's token in each folder, and write an answer beside it.
 
     Attributes:
-        folders: Folders that all workers must see.
-        token: Name and content of the file that the engine has written in each folder.
+        folders: Folders that all workers must be able to read and write.
+        token: Name, and also content, of the file that the engine has written in each folder.
     """
 
     folders: tuple[Folder, ...]
     token: str
 
     def __call__(self, numbers: object) -> list[Worker]:
-        """Return the facts about this worker, in a list of one, as Spark requires."""
+        """Return the report of this worker, in a list of one item, as Spark requires."""
         time.sleep(_TASK_S)
         worker = this_process()
         answers = []
@@ -101,7 +102,7 @@ class Look:
 
 
 def this_process() -> Worker:
-    """Return the facts about this process."""
+    """Return the versions and the clock of this process."""
     versions = {name: version(name) for name in _PACKAGES}
     return Worker(socket.gethostname(), platform.python_version(), versions, wall_clock_us())
 
@@ -112,11 +113,12 @@ def check_workers(session: SparkSession, folders: Sequence[Folder], patience_s: 
     Args:
         session: Spark of a cluster.
         folders: Folders that engine and workers share.
-        patience_s: Seconds to wait for the first worker.
+        patience_s: Seconds for which the tasks of the check may wait for executors.
 
     Raises:
         StorageDiffers: A worker does not see the engine's files, or the engine does not see a worker's files.
-        WorkerDiffers: No worker takes a task, or a worker has another Python, other packages or another time.
+        WorkerDiffers: The tasks do not end in time, or a worker's Python, packages or clock differ from the
+            engine's.
     """
     token = f"look-{uuid.uuid4().hex}"
     answers: list[str] = []
@@ -131,7 +133,7 @@ def check_workers(session: SparkSession, folders: Sequence[Folder], patience_s: 
             for folder, name in zip(folders, worker.answers, strict=True):
                 if read(folder, name) is None:
                     raise _differs(
-                        worker, f'The engine does not see its file "{name}" in {place_of(folder)}.'
+                        worker, f'The engine does not see the worker\'s file "{name}" in {place_of(folder)}.'
                     )
     finally:
         for folder in folders:
@@ -161,8 +163,8 @@ def _ask(session: SparkSession, look: Look, patience_s: float) -> list[Worker]:
             raise
         raise WorkerDiffers(
             f"no worker of {context.master} has taken a task in {patience_s:g} s",
-            hint="See whether it has free cores, and whether its workers reach the engine: "
-            "spark.driver.host in SLUICE_SPARK_CONF is the address that they connect to.",
+            hint="Check that the cluster has free cores, and that its workers can reach the engine: "
+            "spark.driver.host in SLUICE_SPARK_CONF is the address to which they connect.",
         ) from error
     finally:
         timer.cancel()
@@ -170,11 +172,11 @@ def _ask(session: SparkSession, look: Look, patience_s: float) -> list[Worker]:
 
 
 def python_differs(master: str, told: str) -> WorkerDiffers | None:
-    """Return the error for a worker's Python that cannot run a task; None for other errors of Spark.
+    """Return the error for a worker whose Python cannot run a task, or None for another error of Spark.
 
     Args:
         master: Spark's master.
-        told: Text of Spark's error.
+        told: Message of Spark's error.
     """
     if versions := _OTHER_PYTHON.search(told):
         return WorkerDiffers(
@@ -191,10 +193,10 @@ def compare(engine: Worker, workers: Sequence[Worker], began_us: int, ended_us: 
     """Refuse workers that differ from the engine; raises as ``check_workers`` does.
 
     Args:
-        engine: Facts about the engine's process.
-        workers: Facts about the workers.
-        began_us: Engine's wall clock before the workers were asked, µs UTC.
-        ended_us: Engine's wall clock after all have answered, µs UTC.
+        engine: Versions of the engine's process.
+        workers: Reports of the workers.
+        began_us: Engine's wall clock before the check, µs UTC.
+        ended_us: Engine's wall clock after all workers have reported, µs UTC.
     """
     for worker in workers:
         if worker.failure is not None:

@@ -1,12 +1,12 @@
-"""CHAIN, the one stateful operator of the job: moves bytes between stored state and ``bucket.bucket``.
+"""CHAIN, the one stateful operator of the job: moves bytes between the stored state and ``bucket.bucket``.
 
-    manifest   ValueState   what the bucket holds, rewritten every batch (small)
+    manifest   ValueState   names of the bucket's segments and small values, rewritten every batch
 
-Every task has a new processor, and Spark may give a bucket to any of its workers. So data that outlives a
-batch is kept in this module: the bounded segment cache and the compiled plans of the last versions.
+Every task has a new processor, and Spark may give a bucket to any of its workers. So data that
+later batches can use is kept in this module: the bounded segment cache and the last compiled plans.
 
-The state has only the variable ``manifest``: each further variable would cost every task 4 to 8 ms, in which
-the JVM creates its encoders (PySpark 4.3). Large data is stored in separate files
+The state has only the variable ``manifest``, because each further variable would cost every task 4 to 8 ms,
+in which the JVM creates the variable's encoders (PySpark 4.3). Large data is stored in separate files
 (``operators.segments.files.segment_files``).
 """
 
@@ -63,27 +63,29 @@ from service.commit.reporting.reports import ReportAddress, send_report
 from service.job.packets import joined
 from service.results.files.result_files import ResultWriter
 
-#: Schema of the rows that the chain returns to Spark; it returns none.
+#: Schema of the rows that the chain returns to Spark. Spark requires a schema, but there are no rows.
 OUTPUT_SCHEMA = "none boolean"
-#: Compiled plan versions kept per worker: the one in force and the one before, for replays.
+#: Number of compiled plan versions that a worker keeps: the version in force and the previous one, for
+#: replays.
 PLANS_KEPT = 2
 
 
 @dataclass(frozen=True, slots=True)
 class ChainOptions:
-    """Options of a processor.
+    """Options of the chain, the same for all buckets.
 
     Attributes:
         checkpoint_id: Id of the checkpoint; part of every segment id.
-        bucket_keys: Key of each bucket.
+        bucket_keys: Spark's key of each bucket.
         segments_dir: Folder of segments, patches and plans.
-        cache_bytes: Bytes of decoded segments kept per worker.
+        cache_bytes: Maximum bytes of decoded segments that a worker keeps.
         engine_lock: Path of the engine's lock file, for failpoints.
         writer: Writes result files.
-        fence: Keeps workers of a replaced engine from writing segments; None: the engine is never replaced.
+        fence: Prevents workers of a replaced engine from writing segments. None means that no other engine
+            can replace this one.
         sealed: Whether all segments have a seal (``operators.segments.files.segment_files``).
         begins: First batch of a moved checkpoint (``recovery.moving``), whose buckets begin with a manifest
-            that is stored among the segments. None: buckets begin empty.
+            that is stored among the segments. None means that buckets begin empty.
     """
 
     checkpoint_id: str
@@ -109,7 +111,7 @@ _workers: dict[str, _Worker] = {}
 
 
 def forget_checkpoint(checkpoint_id: str) -> None:
-    """Release the memory of this process for a checkpoint that is no longer used."""
+    """Release the memory that this process keeps for a checkpoint that is no longer used."""
     _workers.pop(checkpoint_id, None)
 
 
@@ -119,10 +121,10 @@ def open_state(handle: StatefulProcessorHandle) -> ValueState:
 
 
 class ChainOperator(StatefulProcessor):
-    """The chain in the form that Spark calls.
+    """The chain as the stateful processor that Spark calls.
 
     Args:
-        options: See ``ChainOptions``.
+        options: Options of the chain.
         reports: Address at which the engine accepts reports.
     """
 
@@ -140,21 +142,21 @@ class ChainOperator(StatefulProcessor):
         rows: Iterator[Any],
         timerValues: Any,  # noqa: N803
     ) -> Iterator[Any]:
-        """Process the payloads of one batch for one bucket and report to the engine; Spark gets no rows."""
+        """Process the payloads of one batch for one bucket, report to the engine, and return no rows."""
         report, routes = self._processor.process(int(key[0]), rows)
         send_report(self._reports, report, routes)
         return iter(())
 
     def close(self) -> None:
-        """Close nothing: all that outlives a batch belongs to the worker."""
+        """Do nothing, because everything that stays open is kept for the worker's later tasks."""
 
 
 class ChainProcessor:
-    """Runs one bucket's batch.
+    """Processes one batch of one bucket.
 
     Args:
-        options: See ``ChainOptions``.
-        manifest: State of the bucket that Spark has selected.
+        options: Options of the chain.
+        manifest: Spark's state of the bucket.
     """
 
     def __init__(self, options: ChainOptions, manifest: ValueState) -> None:
@@ -163,7 +165,7 @@ class ChainProcessor:
         self._manifest = manifest
 
     def process(self, key: int, rows: Iterator[pd.DataFrame]) -> tuple[BucketReport, tuple[RouteCounts, ...]]:
-        """Process the payloads of one batch for one bucket; return its report and the routes that occur.
+        """Process the payloads of one batch for one bucket; return the report and the routes of its pairs.
 
         Args:
             key: Spark's key of the bucket.
@@ -197,7 +199,7 @@ class ChainProcessor:
     def _write(
         self, output: BatchOutput, batch: int
     ) -> tuple[tuple[ResultFile, ...], tuple[ResultFile, ...]]:
-        """Write results and late rows and return their files."""
+        """Write results and late rows; return the result files and the late files."""
         writer = self._options.writer
         files = (writer.write_pairs(batch, family, rows) for family, rows in output.results.items())
         late = [writer.write_late(batch, stream_id, rows) for stream_id, rows in output.late.items()]
@@ -218,7 +220,7 @@ class ChainProcessor:
         return _workers[checkpoint]
 
     def _begin(self, ids: SegmentIds) -> bytes | None:
-        """Return the manifest that a bucket begins with, None if it begins empty."""
+        """Return the manifest with which a bucket begins, or None if the bucket begins empty."""
         if self._options.begins is None:
             return None
         if ids.batch != self._options.begins:
@@ -249,7 +251,7 @@ class ChainProcessor:
             for segment in joins.stored():
                 entry = entries.get(segment.id)
                 if entry is None:
-                    continue  # a lazy segment
+                    continue  # the segment is lazy and was not loaded
                 if entry.version == version and entry.classes is not None:
                     joins.remember_classes(segment, entry.classes)
         return bucket
@@ -264,7 +266,7 @@ class ChainProcessor:
         return worker.plans[key]
 
     def _keep_plan(self, worker: _Worker, plan: Plan, compiled: dict[str, CompiledFamily]) -> None:
-        """Keep a compiled plan version: the next batch most likely has the same version."""
+        """Keep a compiled plan version, because the next batch most likely has the same version."""
         worker.plans[self._options.checkpoint_id, plan.version] = (plan, compiled)
         while len(worker.plans) > PLANS_KEPT:
             worker.plans.pop(next(iter(worker.plans)))
@@ -298,7 +300,8 @@ class ChainProcessor:
                 written.append(ids.plan(version))
         bucket.exchange_files = (ids.exchange,) if exchanged else ()
         if exchanged:
-            # The exchange file is part of the state until the next batch, in which all buckets read it.
+            # The exchange file is part of the state until the end of the next batch, which reads it in all
+            # buckets.
             held.add(ids.exchange)
             self._files.write(ids.exchange, encode_exchange(exchanged))
             written.append(ids.exchange)
@@ -307,8 +310,8 @@ class ChainProcessor:
         dropped: tuple[str, ...] = ()
         if manifest is not None:
             # Keep the segments that the previous batch dropped: if power fails or Spark's log loses its end,
-            # the previous batch is repeated, although it is committed. The batch before the previous one is
-            # synced, so the segments that it dropped can be removed.
+            # the previous batch is repeated, although it is committed. Remove the segments that the batch
+            # before it dropped, because that batch is synced and will not be repeated.
             self._files.remove(dropped_before_ids(manifest))
             dropped = dropped_ids(manifest)
             former = segment_ids(manifest)
@@ -322,13 +325,13 @@ class ChainProcessor:
         for joins in bucket.families.values():
             for segment in joins.stored():
                 if segment.bloom is not None:
-                    continue  # a lazy segment, which the next batch loads unopened
+                    continue  # the segment is lazy: the next batch may not need its rows
                 entry = worker.cache.keep(segment)
                 entry.version, entry.classes = version, joins.known_classes(segment)
 
 
 def bucket_report(bucket: Bucket, output: BatchOutput, *, number: int, batch: int) -> BucketReport:
-    """Return the counters of one bucket and batch, without files, routes and the chain's CPU time."""
+    """Return the report of one bucket and batch, without files, routes and the chain's CPU time."""
     return BucketReport(
         bucket=number,
         batch=batch,

@@ -2,7 +2,7 @@
 
 spark.readStream.format("sluice")          columns: bucket, packet of a payload
   .groupBy("bucket")
-  .transformWithStateInPandas(...)          result files, and one report per bucket, on the side
+  .transformWithStateInPandas(...)          side effects: result files, and one report per bucket
   .writeStream.format("noop")               the last report commits one manifest (``commit.reporting``)
 """
 
@@ -35,10 +35,10 @@ class JobOptions:
 
     Attributes:
         checkpoint: Directory of Spark's checkpoint.
-        source: Options of ``service.job.source``.
-        chain: Options of ``service.job.chain_processor``.
+        source: Options of the data source (``service.job.source``).
+        chain: Options of the stateful operator (``service.job.chain_processor``).
         reports: Address at which the engine accepts the buckets' reports.
-        partitions: Shuffle partitions, fixed by the checkpoint's first batch.
+        partitions: Number of shuffle partitions, fixed by the checkpoint's first start.
         bounded: Whether the job ends once all available input is processed.
     """
 
@@ -51,7 +51,7 @@ class JobOptions:
 
 
 def start_session(jvm: Jvm) -> SparkSession:
-    """Start Spark in a JVM.
+    """Start a Spark session in a running JVM.
 
     Raises:
         ConnectionError: The JVM has ended.
@@ -66,9 +66,10 @@ def start_session(jvm: Jvm) -> SparkSession:
 
 
 def _tell_no_end_of_jvm(context: SparkContext) -> None:
-    """Suppress the traceback about the end of a JVM; the engine reports it in one line.
+    """Suppress PySpark's traceback about the end of the JVM, which the engine reports in one line.
 
-    Sluice uses no accumulators, but PySpark's server for them prints a traceback when its connection ends.
+    Sluice uses no accumulators, but PySpark's server for accumulators prints a traceback when its connection
+    ends.
     """
     server: Any = context._accumulatorServer
     server.handle_error = _log_lost_connection
@@ -79,10 +80,10 @@ def _log_lost_connection(_request: object, address: object) -> None:
 
 
 def _write_no_checksum_files(session: SparkSession) -> None:
-    """Let the driver's JVM write its files without a checksum file for each.
+    """Let the driver's JVM write its files without checksum files.
 
-    Hadoop starts a process (chmod) for every file that it creates. For the logs and the state of a batch, it
-    starts eight processes with checksum files, which take 25 of 205 ms, and four without.
+    Hadoop starts a process (chmod) for every file that it creates. For the logs and the state of a batch,
+    these are eight processes with checksum files, which take 25 of the batch's 205 ms, and four without.
     """
     jvm: Any = session._jvm
     hadoop = session._jsc.hadoopConfiguration()
@@ -90,12 +91,12 @@ def _write_no_checksum_files(session: SparkSession) -> None:
 
 
 def connect(jvm: Jvm) -> Any:
-    """Return the gateway to a JVM.
+    """Return the py4j gateway to a running JVM.
 
     Raises:
         ConnectionError: The JVM has ended.
     """
-    # PySpark takes the address of a running JVM from the environment only.
+    # PySpark reads the address of a running JVM only from environment variables.
     address = jvm.address()
     os.environ |= address
     try:
@@ -116,7 +117,7 @@ def start_job(session: SparkSession, options: JobOptions) -> StreamingQuery:
 
     Args:
         session: Running session.
-        options: See ``JobOptions``.
+        options: Options of the run.
     """
     session.conf.set("spark.sql.shuffle.partitions", options.partitions)
     session.dataSource.register(SluiceSource)

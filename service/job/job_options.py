@@ -35,7 +35,7 @@ def job_options(
         data_dir: Data directory.
         checkpoint_id: Id of the checkpoint.
         bucket_keys: Spark's key of each bucket.
-        partitions: Shuffle partitions.
+        partitions: Number of shuffle partitions.
         epoch: Fencing epoch of the engine.
         reports: Address at which the engine accepts the buckets' reports.
         bounded: Whether the job ends once all available input is processed.
@@ -59,7 +59,7 @@ def job_options(
         "begin": "" if begin is None else json.dumps(begin),
         "fence": str(data_dir.fence),
         "dead_letters": folder_text(data_dir.dead_letters),
-        # On a cluster the directory is on another machine: it is better to send rows from worker to worker.
+        # On a cluster, workers do not share a local directory, so Spark's shuffle sends rows between them.
         "rows_dir": str(directory_here(data_dir.segments)) if settings.spark.one_machine else "",
         "rows_file_bytes": str(settings.batches.rows_file_kb << 10),
     }

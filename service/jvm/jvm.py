@@ -1,12 +1,12 @@
-"""Spark's JVM as a process: started before anything else, connected once Python has loaded its client code.
+"""Spark's JVM as a process: it is launched before everything else, and connected once PySpark is imported.
 
     launch ─┬─ spark-submit ── JVM ── gateway ─┐
-            ├─ fork server for its Pythons     │
+            ├─ fork server                     │
             └─ imports of the API and PySpark ─┴─ connect
 
-Each branch takes about two seconds. This module does not import PySpark, since the JVM would then start only
-after that import. The JVM and the fork server end when their stdin is closed, so they do not outlive this
-process.
+The branches run at the same time and take about two seconds each. The fork server is for Spark's Python
+processes. This module does not import PySpark, because the JVM would then start only after that import. The
+JVM and the fork server end when their stdin is closed, so they do not outlive this process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from service.jvm.spark_configuration import spark_configuration
 
 log = logging.getLogger(__name__)
 
-#: Setting with options of the JVM, to which Spark adds the options that the user sets.
+#: Spark's setting of default options of the JVM. Spark adds the options of the user to them.
 DEFAULT_OPTIONS = "spark.driver.defaultJavaOptions"
 #: Seconds that a JVM may take to end after its stdin was closed.
 END_TIMEOUT_S = 30
@@ -48,11 +48,11 @@ class Jvm:
     """A JVM that is starting or running.
 
     Attributes:
-        process: Its process.
+        process: Process of the JVM.
         configuration: Spark's configuration, which may contain passwords.
         directory: Directory of the file with the JVM's address, and of the fork server's socket.
         log_file: File for the output of the JVM and the fork server.
-        fork_server: Process from which Spark's Python processes are forked; None until it is started.
+        fork_server: Process that forks Spark's Python processes, or None until it is started.
     """
 
     process: subprocess.Popen[bytes]
@@ -62,19 +62,19 @@ class Jvm:
     fork_server: subprocess.Popen[bytes] | None = None
 
     def start_fork_server(self) -> None:
-        """Start the fork server, once; it accepts connections immediately and answers when it is ready.
+        """Start the fork server if it was not started. It accepts connections now, and answers once ready.
 
-        Call this method before the session starts; otherwise Spark starts its Python processes without the
-        fork server. Call this method after the other work that runs while the JVM starts, because the fork
-        server takes 1.6 s of a core.
+        Call this method before the session starts, because Spark otherwise starts its Python processes
+        without the fork server. But do other work for which the start of the JVM leaves time first, because
+        the fork server takes 1.6 s of a core.
         """
         if self.fork_server is not None:
             return
         with socket.socket(socket.AF_UNIX) as listener, self.log_file.open("ab") as output:
             try:
                 listener.bind(str(_fork_server_address(self.directory)))
-            except OSError as error:  # the path of a socket has 107 bytes at most
-                log.debug("Spark starts its Pythons itself: %s", error)  # slower, nothing else
+            except OSError as error:  # for example, a socket's path has more than 107 bytes
+                log.debug("Spark starts its Python processes itself: %s", error)  # which is only slower
                 return
             listener.listen()
             self.fork_server = subprocess.Popen(
@@ -82,27 +82,29 @@ class Jvm:
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
-                # Same values as in Spark's workers: a task has one core, and hashes are the same in all
-                # workers.
+                # Spark sets the same values for its workers: a task has one core, and hashes of texts must be
+                # the same in all workers.
                 env={"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"} | os.environ,
                 pass_fds=[listener.fileno()],
                 preexec_fn=_ignore_interrupt,
             )
 
     def address(self) -> dict[str, str]:
-        """Wait until the JVM accepts connections and return PySpark's variables for it; call it once.
+        """Wait until the JVM accepts connections, and return its address as PySpark's environment variables.
+
+        The address can be read only once.
 
         Raises:
             ConnectionError: The JVM has ended.
         """
         file = _address_file(self.directory)
-        # The file appears complete: the JVM renames it into place.
+        # The file is complete as soon as it exists, because the JVM renames it into place.
         while not file.exists():
             if self.process.poll() is not None:
                 raise ConnectionError("the JVM has ended at its start; see spark.log")
             time.sleep(LOOK_S)
         data = file.read_bytes()
-        file.unlink()  # it contains a secret
+        file.unlink()  # because it contains a secret
         port, length = struct.unpack_from(">ii", data)
         secret = data[8 : 8 + length].decode()
         return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
@@ -128,7 +130,7 @@ class Jvm:
 
 
 def launch(spark: SparkSettings, log_file: Path) -> Jvm:
-    """Start a JVM with Spark in it and return at once.
+    """Start a JVM with Spark in it, and return without waiting for it.
 
     Args:
         spark: Master, memory and further configuration.
@@ -136,7 +138,7 @@ def launch(spark: SparkSettings, log_file: Path) -> Jvm:
 
     Raises:
         JavaMissing: No Java 17 or newer is found.
-        UserUnknown: The user of this process has no name.
+        UserUnknown: The system has no name for the user of this process.
     """
     java_home, home = use_java(), spark_home()
     archive = archive_options(archive_file(java_home, home), spark)
@@ -146,9 +148,9 @@ def launch(spark: SparkSettings, log_file: Path) -> Jvm:
     properties = directory / "spark.properties"
     properties.write_text(properties_text(options | configuration), encoding="ascii")
     command = [str(home / "bin" / "spark-submit"), "--properties-file", str(properties)]
-    command.append("--load-spark-defaults")  # else the properties file would replace Spark's defaults
+    command.append("--load-spark-defaults")  # so that the properties file does not replace them
     command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-    # Workers must run this interpreter, or they lack the packages of its environment.
+    # Workers must run this interpreter, because other interpreters lack the packages of its environment.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = _python(spark.master)
     environment = {
         **os.environ,
@@ -158,7 +160,7 @@ def launch(spark: SparkSettings, log_file: Path) -> Jvm:
         FORK_SERVER: str(_fork_server_address(directory)),
     }
     if spark.one_machine:
-        # Otherwise Spark's web page would listen on every address, whatever the driver binds to.
+        # Without this variable, Spark's web page listens on all addresses, even if the driver does not.
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     with log_file.open("ab") as output:
         process = subprocess.Popen(
@@ -175,8 +177,8 @@ def launch(spark: SparkSettings, log_file: Path) -> Jvm:
 def properties_text(properties: Mapping[str, str]) -> str:
     r"""Return Spark's configuration as a Java properties file, in ASCII.
 
-    The configuration may contain passwords, so it is passed in a file that nobody else can read, not on the
-    command line.
+    The configuration may contain passwords. So it is passed in a file that other users cannot read, not on
+    the command line.
 
     >>> print(properties_text({"spark.a": "x = é"}), end="")
     spark.a=x = \u00e9
@@ -196,7 +198,7 @@ def _stands_for_itself(character: str) -> bool:
 
 @contextmanager
 def launched(spark: SparkSettings, log_file: Path) -> Iterator[Jvm]:
-    """Launch a JVM and end it with the block, even if nobody has used it; raises as ``launch``."""
+    """Launch a JVM for a block, and end it after the block; raises as ``launch``."""
     jvm = launch(spark, log_file)
     try:
         yield jvm
@@ -205,7 +207,7 @@ def launched(spark: SparkSettings, log_file: Path) -> Iterator[Jvm]:
 
 
 def _python(master: str) -> str:
-    """Return the Python that Spark starts: on this machine the launcher, elsewhere the interpreter."""
+    """Return the program that Spark starts as Python: our launcher or, on a cluster, the interpreter."""
     if not master.startswith("local"):
         return sys.executable
     script = Path(sys.prefix) / "share" / "sluice" / "bin" / "python"
@@ -218,7 +220,7 @@ def _python(master: str) -> str:
     try:
         write_script(script, text)
     except OSError as error:
-        log.debug("Spark starts its Pythons itself: %s", error)  # slower, nothing else
+        log.debug("Spark starts its Python processes itself: %s", error)  # which is only slower
         return sys.executable
     return str(script)
 
@@ -232,5 +234,5 @@ def _address_file(directory: Path) -> Path:
 
 
 def _ignore_interrupt() -> None:
-    """Ignore Ctrl-C: the service handles it and stops the job before its JVM."""
+    """Ignore Ctrl-C in a child process, because the service handles it and stops the job before the JVM."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

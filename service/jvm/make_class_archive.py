@@ -1,9 +1,9 @@
-"""Make the archive of ``service.jvm.class_archive``: a JVM writes it at the end of a small run.
+"""Program that makes the archive of ``service.jvm.class_archive``: a JVM writes it at the end of a small run.
 
     python -m service.jvm.make_class_archive
 
-Making the archive takes 40 s of CPU time and 180 MB, once. The archive is made in a step of the set-up,
-because a service should not use a core for it without being asked.
+The archive takes 180 MB, and 40 s of CPU time once. It is made during the set-up, so that a start of a
+service does not occupy a core with it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from service.jvm.class_archive import DIRECTORY, archive_file, spark_home
 from service.jvm.java import use_java
 from service.jvm.jvm import DEFAULT_OPTIONS
 
-#: Limit for the run; two batches and the dump take less than a minute on two cores.
+#: Seconds after which the small run is ended. Its two batches and the writing of the archive take less than a
+#: minute on two cores.
 TIMEOUT_S = 600
 
-#: Two streams that end by themselves, joined in two batches.
+#: Workload of the small run: a join of two generated streams, which end after two batches.
 WORKLOAD = """\
 streams:
   - &stream
@@ -43,17 +44,18 @@ _ROWS_PER_BATCH = "2000"
 
 
 def make_archive(java_home: Path, home: Path, directory: Path = DIRECTORY) -> Path:
-    """Make the archive of a Java and a Spark if there is none, and return it.
+    """Make the archive of a Java and a Spark if it does not exist, and return its path.
 
     Raises:
-        ClassArchiveNotMade: The small run failed, or its JVM wrote no archive; no file is left.
+        ClassArchiveNotMade: The small run failed, or its JVM wrote no archive. No file is left.
         OSError: The directory cannot be written.
     """
     archive = archive_file(java_home, home, directory)
     if archive.exists():
         return archive
     directory.mkdir(parents=True, exist_ok=True)
-    # Our archive extends the archive of the JVM's own classes, which a Java from PyPI lacks.
+    # The archive extends an archive of the JVM's own classes. A Java from PyPI lacks the latter, so it is
+    # made.
     if not (java_home / "lib" / "server" / "classes.jsa").exists():
         _run([str(java_home / "bin" / "java"), "-Xshare:dump"], {})
     with tempfile.TemporaryDirectory(prefix="classes-", dir=directory) as scratch:
@@ -84,11 +86,11 @@ def _run(command: Sequence[str], variables: dict[str, str]) -> None:
 
 
 def main() -> int:
-    """Make the archive; the exit code is 0 even if that fails, because everything works without it."""
+    """Make the archive, and return exit code 0 even if that fails, because Sluice works without it."""
     try:
         archive = make_archive(use_java(), spark_home())
     except (SluiceError, OSError, subprocess.TimeoutExpired) as error:
-        print(f"sluice: starts take 4 s longer: no archive of classes: {error}", file=sys.stderr)
+        print(f"sluice: starts take 4 s longer without an archive of classes: {error}", file=sys.stderr)
         return 0
     print(f"sluice: classes archived in {archive}", file=sys.stderr)
     return 0

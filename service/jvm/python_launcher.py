@@ -1,8 +1,9 @@
-"""Python launcher for Spark: runs a module in a child of the engine's fork server, else in the interpreter.
+"""Launcher that Spark starts as its Python: it lets a child of the engine's fork server run a module.
 
     python_launcher.py PYTHON -m MODULE ARGUMENTS...
 
-It runs without packages (``-I -S``), so that it starts within 30 ms, and imports no Sluice code.
+Without a fork server, it becomes the interpreter PYTHON, which runs the module. The launcher runs without
+packages (``-I -S``) and without code of Sluice, so that it starts within 30 ms.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 
 #: Environment variable that names the fork server's socket.
 FORK_SERVER = "SLUICE_FORK_SERVER"
-#: Bytes of a child's process id, which the fork server sends before the child's status.
+#: Number of bytes in which a child sends its process id, before it sends its exit status.
 PID_BYTES = 4
 
 
@@ -23,11 +24,11 @@ def handed_over(address: str, arguments: list[str]) -> int | None:
     """Let a child of a fork server run a module with this process's pipes, and wait for its end.
 
     Args:
-        address: The fork server's socket.
-        arguments: Module and its arguments.
+        address: Path of the fork server's socket.
+        arguments: Name of the module, and the module's arguments.
 
     Returns:
-        The child's exit status; None if no server listens at the address.
+        The child's exit status, or None if no server listens at the address.
     """
     with socket.socket(socket.AF_UNIX) as server:
         try:
@@ -36,15 +37,15 @@ def handed_over(address: str, arguments: list[str]) -> int | None:
             return None
         asked = {"arguments": arguments, "directory": os.getcwd(), "environment": dict(os.environ)}
         data = json.dumps(asked).encode() + b"\n"
-        # From now on there may be a child: block the signal until it can be forwarded.
+        # From now on there may be a child, so SIGTERM is blocked until it can be forwarded to the child.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
         server.sendall(data[socket.send_fds(server, [data], [0, 1, 2]) :])
-        # A child that ends immediately may have sent its status, too, by the time of this read.
+        # Only the bytes of the id are read, because a child that ends fast may already have sent its status.
         child = int.from_bytes(server.recv(PID_BYTES, socket.MSG_WAITALL), "big")
-        # Spark ends this process by its id, so forward the signal to the child.
+        # Spark ends this process by a signal, so the signal is forwarded to the child.
         signal.signal(signal.SIGTERM, lambda number, _: os.kill(child, number) if child else None)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-        status = server.recv(1)  # none if it was killed
+        status = server.recv(1)  # empty if the child was killed
     return status[0] if status else 1
 
 

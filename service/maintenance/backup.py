@@ -15,34 +15,34 @@ from service.recovery.opening import sqlite_file
 
 
 def backup_command(storage: StorageSettings, target: Path, *, say: Callable[[str], None]) -> dict[str, Any]:
-    """Back a data directory up, whether its service runs or not.
+    """Back up a data directory; its service may run meanwhile.
 
     Args:
-        storage: Data directory and catalog.
+        storage: Settings that locate the data directory and its catalog.
         target: Directory of the backup: new, or empty.
         say: Prints a line.
 
     Returns:
-        The printed facts, for programs: ``data_dir``, ``backup``, last ``batch`` (-1: none), ``files`` and
-        ``bytes``.
+        The printed values, for programs: the directories ``data_dir`` and ``backup``, the last ``batch`` (-1:
+        none), and the numbers of ``files`` and ``bytes``.
 
     Raises:
         BackupRefused: ``target`` is not usable, the catalog is on PostgreSQL, or there is a separate storage.
         NoDataDir: There is no data directory.
-        BackupNotMade: See ``back_up``, which raises further errors.
+        BackupNotMade: See ``back_up``, which also raises further errors.
     """
     catalog = sqlite_file(storage.effective_catalog_url)
     if catalog is None:
         raise BackupRefused(
             "a catalog on PostgreSQL is not backed up",
-            detail="Catalog and data directory must be copied at one moment.",
+            detail="Catalog and data directory must be copied in the same state.",
             hint="Stop the service, run pg_dump on the catalog's database and copy the data directory.",
         )
     if storage.url is not None:
         raise BackupRefused(
-            "results and state that are in a storage of their own are not backed up",
-            detail=f"SLUICE_STORAGE_URL is {storage.url}; catalog, data directory and storage must be "
-            "copied at one moment.",
+            "results and state in a separate storage are not backed up",
+            detail=f"SLUICE_STORAGE_URL is {storage.url}. Catalog, data directory and storage must be "
+            "copied in the same state.",
             hint="Stop the service, and copy the data directory and the storage.",
         )
     data_dir = DataDir(storage.data_dir.absolute())
@@ -65,11 +65,12 @@ def restore_command(backup: Path, storage: StorageSettings, *, say: Callable[[st
 
     Args:
         backup: Directory of the backup.
-        storage: Data directory.
+        storage: Settings that locate the data directory.
         say: Prints a line.
 
     Returns:
-        The printed facts, for programs: ``backup``, ``data_dir``, last ``batch`` (-1: none) and ``files``.
+        The printed values, for programs: the directories ``backup`` and ``data_dir``, the last ``batch`` (-1:
+        none), and the number of ``files``.
     """
     root = storage.data_dir.absolute()
     found = restore(backup.absolute(), root)

@@ -1,4 +1,4 @@
-"""``sluice key``: client keys in the catalog of a service; its audit log records each change."""
+"""``sluice key``: API keys of clients in the catalog of a service. The audit log records each change."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def create_key(storage: StorageSettings, name: str, scopes: Sequence[str], rate_per_s: int) -> str:
-    """Make a key and return it; raises as ``service.access.api_keys.create_key``."""
+    """Make a key, store it and return it; raises as ``service.access.api_keys.create_key``."""
     with _catalog(storage) as store:
         _write_audit_log(store, "CREATE", name)
         return api_keys.create_key(store.api_keys, name, scopes, rate_per_s)
 
 
 def good_keys(storage: StorageSettings) -> tuple[ApiKey, ...]:
-    """Return the keys that are not revoked, by name."""
+    """Return the keys that are not revoked, in order of their names."""
     with _catalog(storage) as store:
         return store.api_keys.all()
 

@@ -1,4 +1,4 @@
-"""The command ``sluice move``, from the data directory that the settings name to another one."""
+"""The command ``sluice move``: moves the data directory that the settings name to another directory."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ def move_command(
     Args:
         directory: Target data directory.
         settings: Settings of the service, which name the source.
-        to: URL of the target storage; None: the data directory.
-        catalog_url: URL of the target catalog; None: SQLite in the data directory.
-        buckets: Number of buckets; None keeps the number.
+        to: URL of the target storage. None means the target data directory.
+        catalog_url: URL of the target catalog. None means SQLite in the target data directory.
+        buckets: Number of buckets in the target. None keeps the number.
         say: Prints a line.
 
     Returns:
-        The printed facts, for programs: ``from`` and ``to``, the ``storage_url`` and ``catalog_url`` with
-        which the service continues, and if anything was moved, its last ``batch`` (-1: none), ``files``,
-        ``state_rows`` and ``buckets``.
+        The printed values, for programs: the directories ``from`` and ``to``, and the ``storage_url`` and
+        ``catalog_url`` with which the service continues. If this call moved data, also the last ``batch``
+        (-1: none) and the numbers of ``files``, ``state_rows`` and ``buckets``.
 
     Raises:
         NoDataDir: There is no data directory.
         InvalidSetting: ``to`` is not the URL of a storage.
         InvalidCatalogUrl: ``catalog_url`` is not the URL of a catalog.
         DataDirInUse: An engine runs on the source.
-        MoveRefused: See ``service.recovery.moving.move.move``, which raises further errors.
+        MoveRefused: See ``service.recovery.moving.move.move``, which also raises further errors.
     """
     storage = settings.storage
     source = Place(DataDir(storage.data_dir.absolute(), storage=storage.apart), storage.catalog_url)
@@ -70,8 +70,8 @@ def move_command(
         held.callback(lease.release)
         if lease.unsynced:
             raise MoveRefused(
-                f'the machine of "{source.data_dir.root}" went down while its engine was at work',
-                hint="Start the service there and stop it again, then move it.",
+                f'the machine of "{source.data_dir.root}" went down while its engine was running',
+                hint="Start the service on that directory, stop it, then move the directory.",
             )
 
         read = manifest_reader(settings.spark, target.data_dir.spark_log)
@@ -87,7 +87,7 @@ def move_command(
 
 
 def _told(source: Place, target: Place, moved: FinishedMove | None) -> str:
-    """Describe the move, and the settings with which the service continues."""
+    """Return a text about the move and about the settings with which the service continues."""
     root = target.data_dir.root
     lines = [f'moved "{source.data_dir.root}" to "{root}"']
     if moved is not None:
@@ -99,5 +99,5 @@ def _told(source: Place, target: Place, moved: FinishedMove | None) -> str:
     lines.append(f"  SLUICE_STORAGE_URL {'not set' if storage is None else storage.url}")
     url = target.catalog_url
     lines.append(f"  SLUICE_CATALOG_URL {'not set' if url is None else shown(url)}")
-    lines.append(f'"{source.data_dir.root}" does not start any more. Files of streams stay where they are.')
+    lines.append(f'"{source.data_dir.root}" can no longer be started. Files of streams stay where they are.')
     return "\n".join(lines)

@@ -1,14 +1,14 @@
-"""Checkpoint and catalog: checks that Spark can continue from its logs without losing or doubling a batch.
+"""Checkpoint and catalog: checks that Spark can continue from its logs without losing or repeating results.
 
-    Spark's offset log    5   6   7  [8]           a batch is begun, ...
-    catalog               5   6   7                ... its results are visible, ...
-    Spark's commit log    5   6  [7]               ... and it is done; entries in brackets may exist
+    Spark's offset log    5   6   7  [8]           the batch is begun
+    catalog               5   6   7                the batch's results are visible
+    Spark's commit log    5   6  [7]               the batch is done; entries in brackets may exist
 
-Spark repeats the batch that it began and has not finished. A batch that is committed in the catalog but
+Spark repeats a batch that it has begun but not finished. A batch that is committed in the catalog but
 missing in Spark's logs is repeated, too: ``service.job.source`` feeds the batch the input that its manifest
-names. Repeating a batch needs the state from which it began; segments of that state are kept for
-``REPEATABLE`` batches. All other cases are refused with a specific error, before a file is removed or a batch
-begun.
+names. Repeating a batch needs the state from which the batch began, so segments of this state are
+kept for ``REPEATABLE`` batches. In all other cases the start is refused with a specific error, before a file
+is removed or a batch is begun.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from service.results.files.result_check import check_files
 
 log = logging.getLogger(__name__)
 
-#: Number of latest batches that can be repeated; so a segment that a batch drops is deleted two batches
-#: later.
+#: Number of latest batches that can be repeated. A segment that a batch drops is therefore deleted two
+#: batches later.
 REPEATABLE = 2
-#: Spark's entries in a checkpoint.
+#: Spark's files and directories in a checkpoint.
 SPARK_PARTS = ("offsets", "commits", "state", "metadata", "sources")
 
 #: Key in the identity file of a checkpoint whose state is being rebuilt from the first batch
@@ -44,16 +44,15 @@ _REBUILT = "anew"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Progress of catalog and checkpoint; -1 means no batch.
+    """Progress of catalog and checkpoint, as batch numbers; -1 means no batch.
 
     In a moved checkpoint, all batches before ``first`` were done in the old checkpoint.
 
     Attributes:
         first: First batch that was begun in this checkpoint; 0 unless the checkpoint was moved.
-        committed: Last batch of the catalog.
+        committed: Last batch that the catalog has committed.
         begun: Batches with a complete entry in Spark's offset log, ascending.
-        done: Last batch in Spark's commit log for which the offset log has both this batch and the one
-            before.
+        done: Last batch in Spark's commit log such that the offset log has this batch and the batch before.
         torn: Batches at the end of the logs whose entries are incomplete.
     """
 
@@ -65,7 +64,7 @@ class Standing:
 
     @property
     def repeated(self) -> range:
-        """Batches that are committed in the catalog but not done in Spark, which repeats them."""
+        """Batches that Spark repeats: they are committed in the catalog, but not done in Spark."""
         return range(self.done + 1, self.committed + 1)
 
 
@@ -83,24 +82,25 @@ def standing(store: Store, checkpoint: Path) -> Standing:
         first=first,
         committed=-1 if committed is None else committed,
         begun=tuple(begun),
-        # Spark also reads the offset entry of the batch before.
+        # To continue after a batch, Spark also reads the offset entry of the batch before.
         done=max((n for n in done if n in begun and (n <= first or n - 1 in begun)), default=first - 1),
         torn=tuple(sorted(torn)),
     )
 
 
 def check_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = False) -> None:
-    """Refuse to continue if a batch would be lost; remove leftovers of a crash from Spark's logs.
+    """Refuse to continue if a batch would be lost; remove what a crash has left in Spark's logs.
 
     In a moved checkpoint, also correct the absolute paths in Spark's metadata.
 
     Args:
         store: The catalog.
         data_dir: The data directory; no other process writes to it.
-        unsynced: Whether power may have failed since the last batch; if so, later writes are not trusted.
+        unsynced: Whether power may have failed since the last batch, so that writes that were not synced may
+            be incomplete.
 
     Raises:
-        OtherLife: As ``examine_checkpoint``.
+        OtherLife: As in `examine_checkpoint`, which also describes the error's subclasses.
     """
     found = examine_checkpoint(store, data_dir, unsynced=unsynced)
     _clear(data_dir, SparkLog(data_dir.checkpoint), found)
@@ -119,7 +119,7 @@ def examine_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = Fals
     Args:
         store: The catalog.
         data_dir: The data directory.
-        unsynced: As for ``check_checkpoint``.
+        unsynced: As in `check_checkpoint`.
 
     Raises:
         OtherLife: The checkpoint belongs to another catalog.
@@ -133,15 +133,15 @@ def examine_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = Fals
     ahead = max((*spark.done(), *(batch - 1 for batch in found.begun)), default=-1)
     if ahead > found.committed:
         raise _ahead(data_dir, ahead, found.committed)
-    # A repeated batch replaces damaged files.
+    # If files of the last batch are damaged, the batch is repeated, which replaces them.
     distrusted = unsynced or (not rebuilt and _damaged(store, data_dir))
     if distrusted and found.done >= found.first and (rebuilt or not found.repeated):
-        # The state of the last done batch may be incomplete. The state before it was synced before the batch
-        # was committed.
+        # The state after the last done batch may be incomplete, so the batch is repeated. The state before
+        # the batch is complete, because it was synced before the batch was committed.
         found = replace(found, done=found.done - 1)
     none = found.first - 1
     if unsynced and found.committed == none:
-        found = replace(found, done=none, begun=())  # no result is visible: begin again
+        found = replace(found, done=none, begun=())  # start anew, because no result is visible
     elif found.done not in found.begun or (found.done > found.first and found.done - 1 not in found.begun):
         found = replace(found, done=none)
     if not _can_repeat(store, found, rebuilt):
@@ -151,7 +151,7 @@ def examine_checkpoint(store: Store, data_dir: DataDir, *, unsynced: bool = Fals
 
 
 def check_state(store: Store, data_dir: DataDir) -> None:
-    """Check that the files of Spark's state needed for a start exist and are complete.
+    """Check that the files of Spark's state that a start needs exist and are complete.
 
     Raises:
         CheckpointDamaged: A file is missing or truncated.
@@ -178,7 +178,7 @@ def mark_checkpoint(store: Store, data_dir: DataDir, checkpoint_id: str, *, rebu
 
 
 def _check_mark(store: Store, data_dir: DataDir) -> bool:
-    """Refuse a checkpoint of another catalog, or one that the catalog has since replaced.
+    """Refuse a checkpoint of another catalog, or a checkpoint that this catalog has replaced.
 
     Returns:
         Whether all batches may be repeated because the state is being rebuilt.
@@ -186,20 +186,20 @@ def _check_mark(store: Store, data_dir: DataDir) -> bool:
     mark, facts = read_mark(data_dir.checkpoint_identity), store.settings.get(CHECKPOINT_SETTING)
     identity = identity_of(store)
     if not mark or identity is None:
-        return False  # the comparison of batches decides
+        return False  # then only the comparison of batches can reveal another catalog
     wanted = str(facts["id"]) if isinstance(facts, dict) else ""
     if mark.get("id") != identity.id or (wanted and mark.get("checkpoint", wanted) != wanted):
         raise OtherLife(
-            f'the catalog is not that of checkpoint "{data_dir.checkpoint}"',
+            f'the catalog does not belong to checkpoint "{data_dir.checkpoint}"',
             detail=f"The catalog has identity {identity.id} and checkpoint {wanted or 'none'}, "
-            f"the directory {mark.get('id', 'none')} and {mark.get('checkpoint', 'none')}.",
+            f"the directory has {mark.get('id', 'none')} and {mark.get('checkpoint', 'none')}.",
             hint=_hint(data_dir),
         )
     return _REBUILT in mark
 
 
 def _damaged(store: Store, data_dir: DataDir) -> bool:
-    """Return whether files of the last batch are damaged.
+    """Return whether result files or late files of the last batch are damaged.
 
     Raises:
         CorruptResults: Results of an earlier batch are damaged.
@@ -220,12 +220,12 @@ def _damaged(store: Store, data_dir: DataDir) -> bool:
 
 
 def _can_repeat(store: Store, found: Standing, rebuilt: bool) -> bool:
-    """Return whether state and input of the batches that Spark will repeat are available."""
+    """Return whether the state and input that Spark needs to repeat batches are available."""
     if len(found.repeated) > REPEATABLE and not rebuilt:
         return False
     if rebuilt:
-        return True  # the repair has checked it
-    # The catalog must have the input of batches that Spark has not even begun.
+        return True  # sluice repair has checked that all input is available
+    # If Spark's log does not have the input of a batch that is repeated, the catalog must have it.
     unknown = [batch for batch in found.repeated if batch > found.done + 1 or batch not in found.begun]
     manifests = [store.batches.manifest(batch) for batch in unknown]
     return all(manifest is not None and manifest.input_end for manifest in manifests)
@@ -240,15 +240,15 @@ def _compare(store: Store, spark: SparkLog, found: Standing) -> None:
         end = spark.input_end(batch)
         if end is None:
             raise CheckpointDamaged(
-                f"Spark's log entry {batch} is not whole",
+                f"Spark's log entry {batch} is not complete",
                 detail=f"{spark.offsets / str(batch)} cannot be read.",
-                hint="Remove the file: an entry before the last is not needed.",
+                hint="Remove the file; Spark does not need entries before the last.",
             )
         if tuple(sorted(end.items())) != manifest.input_end:
             raise OtherLife(
                 f"checkpoint and catalog disagree about the input of batch {batch}",
                 detail=f"Spark's log says {end}, the catalog {dict(manifest.input_end)}.",
-                hint="Restore the data directory as a whole from one backup.",
+                hint="Restore the whole data directory from one backup.",
             )
 
 
@@ -256,8 +256,9 @@ def _clear(data_dir: DataDir, spark: SparkLog, found: Standing) -> None:
     """Remove incomplete and surplus entries from Spark's logs, after all checks have passed."""
     for path in spark.leftovers():
         path.unlink(missing_ok=True)
-        log.warning("leftover of Spark's log removed", extra={"path": str(path)})
-    # Spark repeats only its last log entry. The input of later batches is in the catalog, or chosen again.
+        log.warning("temporary file of Spark's log removed", extra={"path": str(path)})
+    # Spark repeats only the batch of its last log entry, so entries of later batches are removed. The input
+    # of these batches is in the catalog, or is chosen again.
     kept = {batch for batch in found.begun if batch <= found.done + 1}
     for batch in spark.cut(found.done, kept)[0]:
         log.warning("batch will be repeated", extra={"batch": batch})
@@ -268,9 +269,9 @@ def _clear(data_dir: DataDir, spark: SparkLog, found: Standing) -> None:
 def _forget_young_snapshots(store: Store, data_dir: DataDir, found: Standing) -> None:
     """Remove snapshots of Spark's state that may be incomplete and are not needed.
 
-    Spark takes snapshots in the background. To load a version, Spark begins with the newest snapshot up to
-    that version, so a torn snapshot would make loading fail. From an older snapshot, Spark reaches the
-    version by applying the changes in between.
+    Spark takes snapshots in the background. To load a version of the state, Spark begins with the newest
+    snapshot up to this version, so an incomplete snapshot would make loading fail. From an older snapshot,
+    Spark reaches the version by applying the changes in between.
     """
     last = store.batches.last_manifest()
     synced_us = 0 if last is None else last.committed_at_us
@@ -284,7 +285,7 @@ def _forget_young_snapshots(store: Store, data_dir: DataDir, found: Standing) ->
 
 
 def clear_spark(checkpoint: Path) -> None:
-    """Remove Spark's files from a checkpoint without a valid batch, so that Spark begins anew."""
+    """Remove Spark's files from a checkpoint that has no valid batch, so that Spark starts anew."""
     for name in SPARK_PARTS:
         path = checkpoint / name
         if path.is_dir():
@@ -304,7 +305,7 @@ def _ahead(data_dir: DataDir, done: int, committed: int) -> CheckpointAhead:
 def _lost(data_dir: DataDir, found: Standing) -> CheckpointLost:
     return CheckpointLost(
         f"the catalog has batches up to {found.committed}, the checkpoint {_up_to(found.done)}",
-        detail=f"Something in {data_dir.checkpoint} was lost, so new input would be counted as input of old "
+        detail=f"Files in {data_dir.checkpoint} were lost, so new input would be counted as input of old "
         "batches.",
         hint=_hint(data_dir),
     )
@@ -316,6 +317,6 @@ def _up_to(batch: int) -> str:
 
 def _hint(data_dir: DataDir) -> str:
     return (
-        f'"sluice repair {data_dir.root}" says whether it can be repaired. Otherwise restore the data '
-        "directory as a whole from one backup, or start again in an empty directory."
+        f'"sluice repair {data_dir.root}" shows whether the directory can be repaired. Otherwise restore the '
+        "whole data directory from one backup, or start again in an empty directory."
     )

@@ -1,4 +1,4 @@
-"""Identity of a data directory: a random id that its catalog and its parts carry.
+"""Identity of a data directory: a random id, stored in the catalog and in each part of the directory.
 
     catalog       setting "identity"     {"id": "5f0c...", "settled": true}
     directory     identity.json          {"id": "5f0c..."}
@@ -6,8 +6,8 @@
     events.db     table identity          5f0c...
 
 The catalog gets the id first, and is marked as settled once all parts have the id. Until the catalog is
-settled, each start gives the id to parts that lack it. If the catalog is settled, a part with another id, or
-with none, does not belong to it.
+settled, each start gives the id to parts without an id. Once the catalog is settled, a part with another id
+or without an id does not belong to the catalog.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SETTING = "identity"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Identity as stored in the catalog.
+    """Identity of a data directory, as the catalog stores it.
 
     Attributes:
         id: Random id.
@@ -40,13 +40,13 @@ class Identity:
 
 
 def identity_of(store: Store) -> Identity | None:
-    """Return the catalog's identity, None if it has none."""
+    """Return the catalog's identity, or None if the catalog has no identity."""
     facts = store.settings.get(_SETTING)
     return Identity(str(facts["id"]), bool(facts["settled"])) if isinstance(facts, dict) else None
 
 
 def give_identity(store: Store) -> Identity:
-    """Give the catalog an identity that no part has yet."""
+    """Give the catalog a new identity, which is not settled, and return it."""
     identity = Identity(uuid.uuid4().hex, settled=False)
     _store(store, identity)
     return identity
@@ -58,7 +58,7 @@ def settle(store: Store, identity: Identity) -> None:
 
 
 def read_mark(path: Path) -> dict[str, str]:
-    """Return the facts in a part's identity file; empty if there is no file.
+    """Return the ids in the identity file of a part, by name; the result is empty without a file.
 
     Raises:
         OtherLife: The file is damaged.
@@ -71,14 +71,14 @@ def read_mark(path: Path) -> dict[str, str]:
     except (ValueError, AttributeError, OSError) as error:
         raise OtherLife(
             f'"{path}" cannot be read',
-            detail=f"It says which catalog the directory belongs to: {error}.",
-            hint="Restore it from a backup. If nothing else was damaged, remove it: "
-            "then sluice repair writes it again.",
+            detail=f"The file names the catalog to which the directory belongs: {error}.",
+            hint="Restore the file from a backup. If nothing else was damaged, remove the file; "
+            "sluice repair then writes it again.",
         ) from error
 
 
 def write_mark(path: Path, facts: dict[str, str]) -> None:
-    """Write a part's identity file, atomically and durably."""
+    """Write the identity file of a part, atomically and durably."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     try:
         partial.write_text(json.dumps(facts), encoding="utf-8")

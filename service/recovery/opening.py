@@ -1,7 +1,7 @@
-"""Opens the catalog of a data directory; refuses a catalog that does not belong to it.
+"""Opening of a data directory's catalog; a catalog that does not belong to the directory is refused.
 
-If a lost catalog were replaced by an empty one, the new catalog would not know the existing files, and its
-first sweep would delete every result. So no catalog is made where files of an earlier catalog remain, and a
+If an empty catalog replaced a lost catalog, the new catalog would not know the existing files, and its first
+sweep would delete all results. So no catalog is created where files of an earlier catalog remain, and a
 catalog whose identity differs from the directory's is refused. If all data are stored elsewhere, a new
 directory without identity is accepted, so that each machine of a cluster can have its own directory.
 """
@@ -29,39 +29,39 @@ from service.inputs.sources.posted.event_reader import shown
 from service.inputs.sources.posted.http_log import EventLog
 from service.recovery.identity import Identity, give_identity, identity_of, read_mark, settle, write_mark
 
-#: Prefix of the names of result files and late-row files.
+#: Beginning of the names of result files and late-row files.
 _STORED = re.compile(r"[bm]\d")
-#: Catalog setting that holds the URL of the separate storage.
+#: Name of the catalog's setting with the URL of the separate storage.
 _APART_SETTING = "storage"
-#: Catalog setting that holds the new data directory after a move.
+#: Name of the catalog's setting with the path of the new data directory after a move.
 _MOVED_SETTING = "moved"
 #: Name of the identity file in a separate storage.
 _MARK = "identity.json"
 
 #: Hint for a catalog that cannot be opened.
-CATALOG_DOWN_HINT = "See that SLUICE_CATALOG_URL is right, and that the database can be reached."
+CATALOG_DOWN_HINT = "Check that SLUICE_CATALOG_URL is correct, and that the database can be reached."
 
 _HINT = (
-    "Restore the data directory as a whole from a backup, give the SLUICE_CATALOG_URL that it was used with, "
-    "or start again in an empty directory."
+    "Restore the whole data directory from a backup, set SLUICE_CATALOG_URL to the catalog with which the "
+    "directory was used, or start again in an empty directory."
 )
 _NOT_SHARED_HINT = (
-    "All processes of a service need the same data directory: mount the one that the catalog was used with. "
-    "If that is gone, restore it and the catalog from one backup."
+    "All processes of a service need the same data directory: mount the directory with which the catalog was "
+    "used. If this directory is lost, restore it and the catalog from one backup."
 )
 
 
 def open_catalog(
     data_dir: DataDir, catalog_url: str | None = None, *, moved_to: Path | None = None, moving: bool = False
 ) -> Store:
-    """Open the catalog of a data directory; create it if the directory has no data yet.
+    """Open the catalog of a data directory; create the catalog if the directory has no data yet.
 
-    A directory of an old version has no identity. It gets one if everything that can be compared agrees.
+    A directory of an old version of Sluice has no identity. It gets one if its data agree with the catalog.
 
     Args:
         data_dir: The data directory.
-        catalog_url: SQLAlchemy URL of the catalog; None: SQLite in the data directory.
-        moved_to: Root of the data directory to which this one may have been moved already.
+        catalog_url: SQLAlchemy URL of the catalog. None means SQLite in the data directory.
+        moved_to: Root of the only data directory to which this directory may have been moved already.
         moving: Whether the directory may be the target of an incomplete move.
 
     Raises:
@@ -84,11 +84,11 @@ def open_catalog(
         _refuse_moved(store, data_dir, moved_to)
         identity = identity_of(store)
         if identity is None:
-            # A transaction: of several processes that start together, only one assigns an identity.
+            # The transaction ensures that only one of several starting processes assigns an identity.
             with store.transaction():
                 identity = _identity(store, data_dir)
-        # The catalog gets the identity before any part does. After a crash in between, this writes the
-        # missing identity files.
+        # The catalog gets the identity before all parts. If an earlier process has crashed in between, this
+        # call writes the missing identity files.
         _mark(store, data_dir, identity, data_dir.events_url(catalog_url))
     except BaseException:
         store.close()
@@ -111,7 +111,7 @@ def refuse_missing(data_dir: DataDir, url: str) -> None:
 
     Args:
         data_dir: The data directory.
-        url: SQLAlchemy URL of its catalog.
+        url: SQLAlchemy URL of the directory's catalog.
 
     Raises:
         CatalogMissing: There is no catalog, but files of an earlier one exist.
@@ -119,7 +119,7 @@ def refuse_missing(data_dir: DataDir, url: str) -> None:
     file = sqlite_file(url)
     if file is not None and not file.exists():
         found = list(_remains(data_dir))
-        if found and not file.exists():  # otherwise another process has just made it
+        if found and not file.exists():  # the file may exist now, because another process has just made it
             raise _missing(data_dir, f'"{file}" does not exist', found)
 
 
@@ -129,18 +129,18 @@ def mark_moved(store: Store, root: Path) -> None:
 
 
 def goes_on_in(store: Store) -> Path | None:
-    """Return where a catalog's data directory was moved to; None if it was not moved."""
+    """Return the directory to which a catalog's data directory was moved, or None if it was not moved."""
     found = store.settings.get(_MOVED_SETTING)
     return None if found is None else Path(str(found))
 
 
 def place_stored(store: Store, data_dir: DataDir) -> None:
-    """Record where a catalog's files are stored: a URL, or None for the data directory."""
+    """Record in the catalog where its files are stored: the storage's URL, or None for the data directory."""
     store.settings.set(_APART_SETTING, None if data_dir.storage is None else data_dir.storage.url)
 
 
 def claim_storage(data_dir: DataDir, identity: Identity) -> bool:
-    """Give a separate storage the identity of a catalog; return whether it has that identity now."""
+    """Mark a separate storage with a catalog's identity; return False if it has another identity."""
     folder = data_dir.stored_identity
     if folder is None:
         return True
@@ -153,10 +153,10 @@ def _refuse_moved(store: Store, data_dir: DataDir, allowed: Path | None) -> None
     if root is not None and root != allowed:
         raise DataDirMoved(
             f'data directory "{data_dir.root}" was moved to "{root}"',
-            detail="The service continues there; running the same streams and sinks here, too, would "
-            "duplicate results.",
+            detail="The service continues there. If the same streams and sinks also ran here, results would "
+            "be delivered twice.",
             hint="Start the service on the new directory, with the catalog and the storage that sluice move "
-            "named; to come back, move that one to a new directory here.",
+            "named. To move the service back, move the new directory to another new directory here.",
         )
 
 
@@ -169,7 +169,7 @@ def _refuse_unfinished(data_dir: DataDir) -> None:
 
 
 def _identity(store: Store, data_dir: DataDir) -> Identity:
-    """Return the catalog's identity; assign one if it has none and the directory agrees."""
+    """Return the catalog's identity. If it has none and agrees with the directory, assign one."""
     identity = identity_of(store)
     if identity is not None:
         return identity
@@ -181,11 +181,11 @@ def _identity(store: Store, data_dir: DataDir) -> Identity:
 
 
 def _mark(store: Store, data_dir: DataDir, identity: Identity, events_url: str) -> None:
-    """Check that the parts have the identity; write an unsettled identity to parts without one."""
+    """Check that all parts have the identity; if it is not settled, write it to parts without identity."""
     for path in (data_dir.identity, data_dir.checkpoint_identity):
         found = read_mark(path)
         if not found and path == data_dir.checkpoint_identity and identity.settled:
-            continue  # ``check_checkpoint`` examines the checkpoint before it is used
+            continue  # ``check_checkpoint`` examines the checkpoint before its use
         if not found and (
             not identity.settled
             or _has_checkpoint_of(data_dir, identity)
@@ -194,7 +194,7 @@ def _mark(store: Store, data_dir: DataDir, identity: Identity, events_url: str) 
             write_mark(path, {"id": identity.id})
         elif found.get("id") != identity.id:
             raise OtherLife(
-                f'the catalog is not that of "{path.parent}"',
+                f'the catalog does not belong to "{path.parent}"',
                 detail=f"The catalog has identity {identity.id}, the directory {found.get('id', 'none')}.",
                 hint=_HINT if found else _NOT_SHARED_HINT,
             )
@@ -205,7 +205,7 @@ def _mark(store: Store, data_dir: DataDir, identity: Identity, events_url: str) 
             events.set_identity(identity.id)
         elif found_id != identity.id:
             raise OtherLife(
-                f'the catalog is not that of the event log "{shown(events_url)}"',
+                f'the catalog does not belong to the event log "{shown(events_url)}"',
                 detail=f"The catalog has identity {identity.id}, the event log {found_id or 'none'}.",
                 hint=_HINT,
             )
@@ -215,15 +215,15 @@ def _mark(store: Store, data_dir: DataDir, identity: Identity, events_url: str) 
 
 
 def _mark_storage(store: Store, data_dir: DataDir, identity: Identity) -> None:
-    """Check that the separate storage is the catalog's; claim it while the identity is not settled."""
+    """Check that the separate storage belongs to the catalog; if the identity is not settled, claim it."""
     folder = data_dir.stored_identity
     known = store.settings.get(_APART_SETTING)
     if identity.settled and (known is not None) != (folder is not None):
         raise OtherLife(
-            "the storage is not the one that the catalog knows",
+            "the storage is not the storage that the catalog has recorded",
             detail=f"The catalog's files are in {known or 'the data directory'}, "
             f"SLUICE_STORAGE_URL is {'not set' if data_dir.storage is None else data_dir.storage.url}.",
-            hint="Set SLUICE_STORAGE_URL to where the files are.",
+            hint="Set SLUICE_STORAGE_URL to the place of the catalog's files.",
         )
     if folder is None or data_dir.storage is None:
         return
@@ -233,15 +233,15 @@ def _mark_storage(store: Store, data_dir: DataDir, identity: Identity) -> None:
     mark = json.loads(read(folder, _MARK) or b"{}")
     if mark.get("id") != identity.id:
         raise OtherLife(
-            f'the catalog is not that of storage "{data_dir.storage.url}"',
+            f'the catalog does not belong to storage "{data_dir.storage.url}"',
             detail=f"The catalog has identity {identity.id}, the storage {mark.get('id', 'none')}.",
-            hint="Set SLUICE_STORAGE_URL to the place that was used with this catalog, or to an empty one "
-            "for a new catalog.",
+            hint="Set SLUICE_STORAGE_URL to the storage that was used with this catalog, or use an empty "
+            "storage with a new catalog.",
         )
 
 
 def _check_events(store: Store, events: EventLog) -> None:
-    """Refuse an event log that lost events read by batches: new events would reuse their offsets."""
+    """Refuse an event log that has lost events that batches have read: new events would get their offsets."""
     last = store.batches.last_manifest()
     read = dict(last.input_end) if last is not None else {}
     for stream in store.streams.all():
@@ -249,22 +249,22 @@ def _check_events(store: Store, events: EventLog) -> None:
         if isinstance(stream.source, HttpSource) and head < position:
             raise OtherLife(
                 f'the event log "{shown(events.url)}" is older than the catalog',
-                detail=f'Batches have read {position} events of stream "{stream.name}", it has {head}.',
+                detail=f'Batches have read {position} events of stream "{stream.name}"; the log has {head}.',
                 hint=_HINT,
             )
 
 
 def _keeps_nothing(data_dir: DataDir, events_url: str) -> bool:
-    """Return whether all data are elsewhere, and there is no checkpoint here.
+    """Return whether all data are stored elsewhere, and the directory has no checkpoint.
 
-    Then accepting a new directory loses no data; a checkpoint is examined before it is used.
+    If so, no data are lost by accepting the directory. A checkpoint elsewhere is examined before its use.
     """
     elsewhere = data_dir.storage is not None and sqlite_file(events_url) is None
     return elsewhere and not SparkLog(data_dir.root / "checkpoint").begun()
 
 
 def _has_checkpoint_of(data_dir: DataDir, identity: Identity) -> bool:
-    """Return whether the checkpoint shows that a directory without identity file is the catalog's."""
+    """Return whether the checkpoint shows that a directory without identity file belongs to the catalog."""
     return read_mark(data_dir.checkpoint_identity).get("id") == identity.id
 
 
@@ -277,7 +277,7 @@ def _refuse_remains(data_dir: DataDir, why: str) -> None:
 def _missing(data_dir: DataDir, why: str, found: Sequence[str]) -> CatalogMissing:
     return CatalogMissing(
         f'the catalog of "{data_dir.root}" is missing',
-        detail=f"While {why}, there are {', '.join(found)}.",
+        detail=f"Although {why}, the directory contains {', '.join(found)}.",
         hint=_HINT,
     )
 
@@ -301,7 +301,7 @@ def _has_events(path: Path) -> bool:
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
         try:
             return connection.execute("SELECT 1 FROM blobs LIMIT 1").fetchone() is not None
-        except sqlite3.OperationalError:  # no such table: the event log was never opened
+        except sqlite3.OperationalError:  # there is no such table, because the event log was never opened
             return False
 
 
@@ -318,13 +318,13 @@ def _check_unmarked(store: Store, data_dir: DataDir) -> None:
     segments = {name.partition(".")[0] for name in names(data_dir.segments)} - {"rows"}
     why = None
     if found:
-        why = f"The directory has identity {found.get('id')}, the catalog none."
+        why = f"The directory has identity {found.get('id')}, but the catalog has none."
     elif committed is not None and not log.begun():
-        why = f"The catalog has {committed + 1} batches, the checkpoint none."
+        why = f"The catalog has {committed + 1} batches, but the checkpoint has none."
     elif segments - {checkpoint}:
-        why = f"Segments are of checkpoint {min(segments - {checkpoint})}, the catalog's is {checkpoint}."
+        why = f"Segments belong to checkpoint {min(segments - {checkpoint})}, the catalog to {checkpoint}."
     if why is not None:
-        raise OtherLife(f'the catalog is not that of "{data_dir.root}"', detail=why, hint=_HINT)
+        raise OtherLife(f'the catalog does not belong to "{data_dir.root}"', detail=why, hint=_HINT)
 
 
 def _checkpoint_id(store: Store) -> str:
@@ -333,11 +333,11 @@ def _checkpoint_id(store: Store) -> str:
 
 
 def sqlite_file(url: str) -> Path | None:
-    """Return the file of an SQLite catalog, None for other URLs."""
+    """Return the file of an SQLite catalog, or None for other URLs."""
     try:
         parsed = make_url(url)
     except exc.ArgumentError:
-        return None  # opening the catalog reports the error
+        return None  # the error is reported when the catalog is opened
     if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.database == ":memory:":
         return None
     return Path(parsed.database)

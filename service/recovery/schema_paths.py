@@ -1,9 +1,9 @@
-"""Corrects the absolute paths of state schemas in Spark's metadata after a checkpoint was moved.
+"""Correction of the absolute paths of state schemas in Spark's metadata, after a checkpoint was moved.
 
     state/0/_metadata/v2/0    {"stateSchemaFilePaths": ["file:/old/checkpoint/state/0/_stateSchema/..."]}
 
-After a restore, or after the data directory was renamed, Spark would look for the schemas at the old path. It
-would fail, or read the schemas of the original directory (PySpark 4.3).
+After a restore, or after the data directory was renamed, Spark would look for the schemas at the old path.
+Spark would fail, or read the schemas of the original directory (PySpark 4.3).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from service.commit.sync import sync_file
 
 log = logging.getLogger(__name__)
 
-#: Path in Spark's metadata; the group ``below`` is the part below the checkpoint.
+#: Path of a schema in Spark's metadata. The group ``below`` is the part of the path below the checkpoint.
 _PATH = re.compile(r'"file:(?P<checkpoint>[^"]*)(?P<below>/state/\d+/_stateSchema/[^"]*)"')
 
 
 def put_schema_paths_right(checkpoint: Path) -> None:
-    """Point Spark's metadata in a checkpoint to the schema files of this checkpoint."""
+    """Let Spark's metadata in a checkpoint name the schema files of this checkpoint."""
     here = json.dumps(f"file:{checkpoint}", ensure_ascii=False)[:-1]
     for path in checkpoint.glob("state/*/_metadata/*/*"):
         if not path.name.isdigit():
@@ -35,4 +35,4 @@ def put_schema_paths_right(checkpoint: Path) -> None:
         partial.write_text(right, encoding="utf-8")
         sync_file(partial)
         partial.replace(path)
-        log.warning("checkpoint was moved: paths of its state put right", extra={"path": str(path)})
+        log.warning("paths of a moved checkpoint corrected", extra={"path": str(path)})

@@ -1,4 +1,4 @@
-"""Checks the files of Spark's state that a start reads; the error names a missing or damaged file.
+"""Check of the files of Spark's state that a start reads; the error names a missing or damaged file.
 
     checkpoint/metadata                         {"id": ...}
               /state/0/_metadata/v2/0           names of the schema files
@@ -6,8 +6,8 @@
               /state/0/<partition>/7.changelog  changes of batch 6, or
                                    7.zip        all of the state after batch 6
 
-Version n is the state after Spark's batch n - 1. It consists of the newest snapshot up to n and all later
-changelogs up to n. Flipped bits inside of a file are found only when Spark reads it
+Version n is the state after Spark's batch n - 1. It consists of the newest snapshot up to version n and all
+later changelogs up to version n. Wrong bytes inside of a file are found only when Spark reads the file
 (``service.engine.spark_failure``).
 """
 
@@ -19,12 +19,13 @@ from pathlib import Path
 
 from service.errors import CheckpointDamaged
 
-#: Path of a schema file in Spark's metadata, below the checkpoint, which may have been moved.
+#: Part of a schema file's path in Spark's metadata that is below the checkpoint. Only this part is compared,
+#: because the checkpoint may have been moved.
 _SCHEMA = re.compile(r"/state/\d+/_stateSchema/[^\"]+")
 
 
 def check_state_files(checkpoint: Path, version: int, hint: str) -> None:
-    """Check, by names and lengths of its files, that the state of a version can be read.
+    """Check that the files of a version of the state exist and are not empty or cut off.
 
     Args:
         checkpoint: Spark's checkpoint.
@@ -38,12 +39,12 @@ def check_state_files(checkpoint: Path, version: int, hint: str) -> None:
     if damaged is not None:
         path, what = damaged
         raise CheckpointDamaged(
-            f'"{path}" is {what}', detail="Spark needs the file to go on from its checkpoint.", hint=hint
+            f'"{path}" is {what}', detail="Spark needs the file to continue from its checkpoint.", hint=hint
         )
 
 
 def _damaged(checkpoint: Path, version: int) -> tuple[Path, str] | None:
-    """Return the first missing or damaged file and its fault; None if there is none."""
+    """Return the first missing or damaged file and its fault, or None if there is no fault."""
     if (what := _wrong_json(checkpoint / "metadata")) is not None:
         return checkpoint / "metadata", what
     operators = [path for path in _numbered(checkpoint / "state") if path.is_dir()]
@@ -67,7 +68,7 @@ def _damaged(checkpoint: Path, version: int) -> tuple[Path, str] | None:
 
 
 def _missing_version(partition: Path, version: int) -> Path | None:
-    """Return the first missing file of a version's state; None if all exist."""
+    """Return the first missing file of a version of the state, or None if all files exist."""
     snapshots = (int(path.stem) for path in partition.glob("*.zip") if path.stem.isdigit() and _whole(path))
     newest = max((number for number in snapshots if number <= version), default=0)
     changes = (partition / f"{number}.changelog" for number in range(newest + 1, version + 1))
@@ -79,7 +80,7 @@ def _whole(path: Path) -> bool:
 
 
 def _wrong_json(path: Path) -> str | None:
-    """Check that a file's last line is a JSON object; return the fault, None if it has none."""
+    """Check that the last line of a file is a JSON object; return the fault, or None if it is."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         return None if lines and isinstance(json.loads(lines[-1]), dict) else "damaged"

@@ -280,7 +280,7 @@ def test_the_shell_says_that_a_page_is_not_all(exported: Exported, sluice: Comma
         page = sluice("query", "results", "q", "--limit", "3", *url)
         assert len(page.stdout.splitlines()) == 3
         assert page.stderr == (
-            f"sluice: there are more results; go on with --after {exported.cursors[2]}, or print all with "
+            f"sluice: there are more results; continue with --after {exported.cursors[2]}, or print all with "
             "--follow\n"
         )
         rest = sluice("query", "results", "q", "--after", exported.cursors[2], *url)

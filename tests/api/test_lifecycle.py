@@ -331,7 +331,7 @@ def test_the_doctor_finds_a_service_at_work(service: RunningService, sluice: Com
     assert told.returncode == 0, told.stdout
     found = {each["part"]: each["told"] for each in json.loads(told.stdout)}
     assert found["port"] == f"A service of Sluice answers on {service.root}/health/ready: ok."
-    assert f"with process {service.process.pid} on " in found["catalog"]
+    assert f"Process {service.process.pid} on " in found["catalog"]
 
 
 def test_probes_and_metrics_are_where_their_readers_look(service: RunningService) -> None:

@@ -73,7 +73,7 @@ def test_a_data_directory_that_is_not_shared_with_the_engine(
     open_catalog(open_data_dir(tmp_path / "shared"), url).close()
     monkeypatch.setenv("SLUICE_CATALOG_URL", url)
     told = refusal(sluice, "api", "--port", "0", "--data-dir", tmp_path / "own", status=1)
-    assert f'the catalog is not that of "{tmp_path / "own"}"' in told
+    assert f'the catalog does not belong to "{tmp_path / "own"}"' in told
     assert "All processes of a service need the same data directory" in told
 
 

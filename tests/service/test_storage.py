@@ -52,17 +52,17 @@ def test_storage_of_another_catalog_is_refused(s3: S3Server, tmp_path: Path) -> 
     storage = Storage(s3.new_url(), tmp_path / "cache", 1 << 20)
     open_catalog(open_data_dir(tmp_path / "one", storage=storage)).close()
     open_catalog(open_data_dir(tmp_path / "one", storage=storage)).close()
-    with pytest.raises(OtherLife, match="not that of storage"):
+    with pytest.raises(OtherLife, match="does not belong to storage"):
         open_catalog(open_data_dir(tmp_path / "other", storage=storage))
 
 
 def test_a_service_that_forgot_its_storage_is_refused(tmp_path: Path) -> None:
     mount = Storage(f"file://{tmp_path / 'mount'}", tmp_path / "cache", 1 << 20)
     open_catalog(open_data_dir(tmp_path / "one", storage=mount)).close()
-    with pytest.raises(OtherLife, match="not the one that the catalog knows"):
+    with pytest.raises(OtherLife, match="not the storage that the catalog has recorded"):
         open_catalog(open_data_dir(tmp_path / "one"))
     open_catalog(open_data_dir(tmp_path / "two")).close()
-    with pytest.raises(OtherLife, match="not the one that the catalog knows"):
+    with pytest.raises(OtherLife, match="not the storage that the catalog has recorded"):
         open_catalog(open_data_dir(tmp_path / "two", storage=mount))
 
 
@@ -83,11 +83,11 @@ def test_machines_of_a_cluster_have_data_directories_of_their_own(postgres_url: 
 
     # What has been another catalog's, or has a checkpoint, is none of its directories.
     open_catalog(open_data_dir(tmp_path / "other")).close()
-    with pytest.raises(OtherLife, match='not that of "'):
+    with pytest.raises(OtherLife, match='does not belong to "'):
         open_catalog(StorageSettings(data_dir=tmp_path / "other", **mount).open_data_dir(), postgres_url)
     log_of(tmp_path / "begun")
     begun = StorageSettings(data_dir=tmp_path / "begun", storage_url=mount["storage_url"])
-    with pytest.raises(OtherLife, match='not that of "'):
+    with pytest.raises(OtherLife, match='does not belong to "'):
         open_catalog(begun.open_data_dir(), postgres_url)
 
 
@@ -111,11 +111,11 @@ def test_a_url_is_no_directory(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        ("hdfs://host/path", 'no storage of scheme "hdfs"'),
-        ("bucket/prefix", 'no storage of scheme ""'),
+        ("hdfs://host/path", 'No storage has the scheme "hdfs"'),
+        ("bucket/prefix", 'No storage has the scheme ""'),
         ("s3://", "name of the bucket is missing"),
         ("s3://key:secret@bucket/x", "come from the environment"),
-        ("file://host/mnt", "no absolute path"),
+        ("file://host/mnt", "does not contain an absolute path"),
     ],
 )
 def test_a_url_of_no_storage_is_refused(url: str, told: str) -> None:

@@ -1,4 +1,4 @@
-"""Reporting: what the workers tell the engine about each bucket of a batch.
+"""Reports: for each bucket of a batch, a worker sends the engine its files, counters and routes.
 
 Doors: bucket_report, reports.
 """

@@ -1,9 +1,9 @@
-"""Report of a bucket on its work in one batch; the engine commits it.
+"""Report of a bucket on its work in one batch; the engine commits the batch with all buckets' reports.
 
     CHAIN ── BucketReport ── encode ──> socket ──> decode ── the engine adds up the buckets' reports
 
-Counters are the bucket's share of the manifest's counters (``catalog.values.counters``). A report contains
-only the routes that the engine asks for (``reports``), because the engine already knows most routes.
+A report's counters are the bucket's share of the manifest's counters (``catalog.values.counters``). A report
+contains only the routes that the engine asks for (``reports``), because the engine knows most routes already.
 """
 
 from __future__ import annotations
@@ -32,41 +32,40 @@ from catalog.values.routes.counts.query_rows import QueryRows
 from catalog.values.routes.query_sets import Int64s
 
 if TYPE_CHECKING:
-    from catalog.values.routes.route_table import RouteTable  # loads Arrow, so not at run time
+    from catalog.values.routes.route_table import RouteTable  # not at run time, because it loads Arrow
 
 
 @dataclass(frozen=True, slots=True)
 class BucketReport:
-    """Report of one bucket on one batch.
+    """Report of one bucket on its work in one batch.
 
     Attributes:
         bucket: Number of the bucket.
         batch: Batch number.
-        plan_version: Plan version in force (0: none).
+        plan_version: Plan version in force; 0 means that no plan is in force.
         began_us: When the first reader of the batch began, wall clock, µs UTC; None if nothing was read.
-        files: Result files written.
-        late_files: Files of late rows written; their ``family`` is the stream's id. For rows that violate the
-            contract of their stream, ``family`` is ``<stream id>.<family>.<side>``.
+        files: Result files that the bucket wrote.
+        late_files: Files of late rows that the bucket wrote. Their ``family`` is the stream's id; for rows
+            that violate the contract of their stream, it is ``<stream id>.<family>.<side>``.
         etags: ETags that the store assigned to result files and late files, by path.
-        streams: Counters of all streams. Every bucket sees all headers, so all buckets report the same rows
-            and watermarks. Each late row is counted in only one bucket.
+        streams: Counters of all streams. Every bucket gets the headers of all input, so all buckets report
+            the same numbers of rows and the same watermarks. Each late row is counted in only one bucket.
         slices: Counters of the bucket's slices.
-        filters: Rows counted per filter; each input partition reports to one bucket.
-        keys: Keys of new rows; each key is counted in only one bucket.
+        filters: Numbers of rows that pass each filter. Each input partition sends its numbers to one bucket.
+        keys: Counters of the keys of new rows; each key is counted in only one bucket.
         absence: Counters of the families that look for rows without a partner (``AbsenceCounters``).
         unmatched: Counters of outer joins.
-        cpu: CPU time of packing the bucket's input, and of the chain.
-        query_rows: Pairs per query, one entry per family. Queries without pairs are left out; a query may
-            be in several families.
+        cpu: CPU time of packing the bucket's input, and of its chains.
+        query_rows: Numbers of pairs per query, one entry per family. Queries without pairs are left out; a
+            query may be in several families.
         punctuations: Counters of the family sides whose stream has a contract.
-        received: Counts of received punctuations; each input partition reports to one bucket.
-        exchanged: Pairs that the bucket sends to all buckets, for the next batch.
+        received: Numbers of received punctuations. Each input partition sends its numbers to one bucket.
+        exchanged: Numbers of pairs that the bucket wrote for other buckets to read in the next batch.
         groups: Counters of the families whose results are groups.
         probes: Counters of the family sides whose rows are kept in rings.
-        held: Event times of the held rows of streams with a cap.
+        held: Bytes and event times of the stored rows of streams with a cap.
         memory: Counters of the family sides whose rows wait outside the slices.
-        routes: Routes that occur in the batch and that the engine asked for; one encoded ``RouteTable`` per
-            family.
+        routes: Those of the batch's routes that the engine asked for; one encoded ``RouteTable`` per family.
     """
 
     bucket: int
@@ -99,22 +98,22 @@ _decoder = msgspec.msgpack.Decoder(BucketReport)
 
 
 class Routes(Protocol):
-    """Routes of a family that occur in a batch: a ``RouteTable``, or the ``RouteCounts`` of its pairs."""
+    """Routes of one family in a batch: a ``RouteTable``, or the ``RouteCounts`` of the family's pairs."""
 
     @property
     def numbers(self) -> Int64s:
         """Numbers of the routes."""
 
     def among(self, numbers: Int64s) -> RouteTable:
-        """Return the routes with the given numbers."""
+        """Return those of the routes whose numbers are given."""
 
 
 def telling(report: BucketReport, routes: Iterable[Routes], wanted: Int64s) -> BucketReport:
     """Return a report with the routes that the engine asked for.
 
     Args:
-        report: The report.
-        routes: Routes that occur.
+        report: The report without routes.
+        routes: Routes that occur in the batch.
         wanted: int64[n], numbers of the routes that the engine asked for.
     """
     taken = (each.among(wanted) for each in routes)
@@ -127,7 +126,7 @@ def encode_report(report: BucketReport) -> bytes:
 
 
 def decode_report(data: bytes) -> BucketReport:
-    """Return the report that ``encode_report`` has encoded.
+    """Return the report that ``encode_report`` encoded.
 
     Raises:
         msgspec.ValidationError: The bytes are not an encoded report.

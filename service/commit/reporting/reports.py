@@ -1,14 +1,14 @@
 """Transport of a batch's reports from the buckets to the engine, over a socket instead of Spark.
 
     bucket 1  ── numbers of routes ──>  |        |
-              <── those not known ────  |        |
-              ── report with these ──>  | engine |
+              <── unknown numbers ────  |        |
+              ── report with routes ─>  | engine |
               <── taken ──────────────  |        |
-    bucket 2  ── ... ── report ──────>  |        |  the last one: commits the batch
-              <── taken ──────────────  |        |  ... and is answered then
+    bucket 2  ── ... ── report ──────>  |        |  last report: the engine commits the batch
+              <── taken ──────────────  |        |  ... and answers after the commit
 
 Invariant: the task of the last bucket ends after the batch is committed, so Spark never counts a batch as
-done before its results are visible. If Spark repeats a task or a batch, its buckets report again, and the
+done before its results are visible. If Spark repeats a task or a batch, the buckets report again, and the
 committer recognizes a batch that is already committed.
 
 A route is a set of up to ten thousand queries. A bucket therefore first sends only the route's number, eight
@@ -43,14 +43,15 @@ log = logging.getLogger(__name__)
 
 #: Answer to a report that was accepted; any other answer is an error text.
 _TAKEN = b""
-#: Seconds to wait after a connection could not be accepted.
+#: Seconds to wait after an error in accepting a connection.
 _AGAIN_S = 0.1
-#: Seconds for which ``close`` waits for the listening thread; nothing else depends on the end of this thread.
+#: Seconds for which ``close`` waits for the end of the listening thread. It may then return without that end,
+#: because nothing else depends on it.
 _CLOSING_S = 10.0
 
 
 class CommitFailed(Exception):
-    """A batch was not committed: the commit failed, or a report arrived too late."""
+    """The batch of a report was not committed: the commit failed, or the report arrived too late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,10 @@ class ReportAddress:
     """Address at which the engine accepts reports.
 
     Attributes:
-        path: Name of an abstract Unix socket on this machine (a socket without a file, on Linux), or None.
+        path: Name of an abstract Unix socket (a socket without a file, on Linux) if all workers are on this
+            machine, otherwise None.
         host: Name and port by which workers on other machines reach the engine, or None.
-        key: Shared secret; both sides prove that they know it.
+        key: Secret that engine and workers share; each proves to the other that it knows the secret.
     """
 
     path: str | None
@@ -81,7 +83,7 @@ class ReportAddress:
         return connection
 
 
-#: Address of the engine that this worker reports to, and the connection kept for its later tasks.
+#: Address of the engine to which this worker process reports, and the connection, kept for later tasks.
 _open: tuple[ReportAddress, Connection] | None = None
 
 
@@ -118,15 +120,15 @@ def _sent(connection: Connection, report: BucketReport, routes: Sequence[Routes]
 
 
 class Reports:
-    """Accepts reports, and has each batch committed when all of its buckets have reported.
+    """Receiver of reports in the engine; commits a batch when all of its buckets have reported.
 
     Args:
-        buckets: Number of buckets that report in every batch.
-        commit: Commits a batch, given all its reports.
-        unknown: Returns those of the given route numbers that the engine does not know; None asks for all
-            routes.
-        host: Name by which workers on other machines reach this machine; None: all workers are on this
-            machine.
+        buckets: Number of buckets, each of which reports in every batch.
+        commit: Commits a batch, given the reports of all buckets.
+        unknown: Returns those of the given route numbers that the engine does not know. None means that the
+            engine asks for all routes.
+        host: Name by which workers on other machines reach this machine. None means that all workers are on
+            this machine.
         bind: Address and port to listen on if ``host`` is given; port 0 is any free port.
     """
 
@@ -151,8 +153,8 @@ class Reports:
             self._listener = Listener(bind, family="AF_INET", backlog=socket.SOMAXCONN)
             address: Any = self._listener.address
             self.address = ReportAddress(None, (host, int(address[1])), key)
-        # The lock is held while a batch is committed. No report waits for it: all other tasks of the batch
-        # have ended by then.
+        # The lock is held while a batch is committed. No report waits for the lock meanwhile, because the
+        # commit begins with the last report.
         self._lock = Lock()
         self._closed = False
         self._batch = -1
@@ -161,13 +163,13 @@ class Reports:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop accepting reports; a commit in progress ends first."""
+        """Stop accepting reports, after a commit in progress has ended."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
-        # Closing a socket does not wake the thread that waits in accept; a connection does. The connection
-        # uses the bound address, because the name that other machines use may not resolve on this machine.
+        # The thread that waits in accept is woken by a connection; closing the socket would not wake it. The
+        # connection uses the bound address, because this machine may not resolve the name that others use.
         with suppress(OSError, EOFError):
             Client(self._listener.address, authkey=self.address.key).close()
         self._thread.join(_CLOSING_S)
@@ -177,12 +179,12 @@ class Reports:
             while not self._closed:
                 try:
                     connection = self._listener.accept()
-                except OSError as error:  # the caller has disconnected, or too many files are open
-                    log.warning("a caller was lost: %s", error)
+                except OSError as error:  # the worker has disconnected, or too many files are open
+                    log.warning("a connection for reports was not accepted: %s", error)
                     time.sleep(_AGAIN_S)
                     continue
-                # Each connection has its own thread, so that a caller that does not authenticate keeps no
-                # other caller waiting.
+                # Each connection has its own thread, so that a process that connects but does not
+                # authenticate delays no worker.
                 Thread(target=self._serve, args=(connection,), name="report", daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
@@ -192,7 +194,7 @@ class Reports:
                 deliver_challenge(connection, self.address.key)
                 answer_challenge(connection, self.address.key)
             except AuthenticationError:
-                log.warning("a caller does not know the secret of this engine")
+                log.warning("a process that does not know the secret of this engine has connected")
                 return
             if self.address.host is not None:
                 _send_at_once(connection)
@@ -208,10 +210,10 @@ class Reports:
         except CommitFailed as refused:
             log.warning("a report was refused: %s", refused)
             return str(refused).encode()
-        except Unavailable as error:  # such as a full disk of the catalog; Spark's query fails and is retried
+        except Unavailable as error:  # such as a full disk; Spark's query fails and is retried
             log.error("a batch was not committed: %s", error)
             return str(error).encode()
-        except Exception as error:  # the task that waits for the answer fails, and so does Spark's query
+        except Exception as error:  # the task that waits for the answer fails, so Spark's query fails
             log.error("a batch was not committed: %s", error, exc_info=error)
             return str(error).encode() or type(error).__name__.encode()
         return _TAKEN
@@ -222,12 +224,12 @@ class Reports:
             if self._closed:
                 raise CommitFailed("the engine has been stopped")
             if batch < self._batch:
-                raise CommitFailed(f"batch {batch} is over: this is batch {self._batch}")
+                raise CommitFailed(f"the report of batch {batch} is too late: batch {self._batch} has begun")
             if batch > self._batch:
                 if 0 < len(self._found) < self._buckets:
                     raise InvariantBroken(
                         f"batch {batch} began before batch {self._batch} was over",
-                        detail=f"{len(self._found)} of {self._buckets} buckets had reported.",
+                        detail=f"Only {len(self._found)} of {self._buckets} buckets had reported.",
                     )
                 self._batch, self._found = batch, {}
             self._found[bucket] = report
@@ -236,6 +238,6 @@ class Reports:
 
 
 def _send_at_once(connection: Connection) -> None:
-    """Disable Nagle's algorithm, which delays a message's end until the beginning is acknowledged."""
+    """Disable Nagle's algorithm, which delays the end of a message until its beginning is acknowledged."""
     with socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM) as copy:
         copy.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

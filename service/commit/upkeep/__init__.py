@@ -1,4 +1,4 @@
-"""Upkeep of committed data: old results and records are removed, small result files are merged.
+"""Upkeep of committed data: removal of old results and records, and merging of small result files.
 
 Doors: compaction, pruning, retention.
 """

@@ -1,4 +1,4 @@
-"""Compaction while the job runs: files of old batches are merged by time into few larger ones.
+"""Compaction while the job runs: result files of neighbouring old batches are merged into larger files.
 
     manifests   . . . . . . . . . . . .   newest batches, each with a file per bucket and family
     level 1     [      64 batches     ]   written as soon as 64 batches are old enough
@@ -9,8 +9,8 @@ file of at least ``LARGE_BYTES`` is not merged. A damaged file is not merged eit
 still reveal the damage.
 
 New files are written and synced before one transaction names them
-(``catalog.store.results.compaction``). The files that they replace are unlinked a minute later. Files that a
-crash leaves are swept at the next start.
+(``catalog.store.results.compaction``). The files that they replace are unlinked a minute later. After a
+crash, new files that no transaction has named are removed at the next start.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from service.results.files.result_check import check_files
 
 log = logging.getLogger(__name__)
 
-#: Length in bytes from which a file is not merged: it is worth a separate read, so a merge gains nothing.
+#: Length in bytes from which a file is not merged, because reading it separately costs hardly more.
 LARGE_BYTES = 32 << 20
 #: Maximum total length of the files that are merged into one, in bytes.
 MOST_BYTES = 128 << 20
@@ -55,22 +55,22 @@ MOST_BYTES = 128 << 20
 BATCHES_AT_A_TIME = 64
 #: Number of files of one level that are merged into one file of the next level.
 FILES_AT_A_TIME = 16
-#: A merged file is kept until its newest batch is too old. It therefore spans at most the retention divided
-#: by this number.
+#: A merged file is kept until its newest batch is older than the retention. The file may therefore span at
+#: most the retention divided by this number.
 _PART_OF_RETENTION = 24
-#: Seconds between two looks for files to merge, while there are none. The 64 batches of one merge take ten
-#: seconds, at 150 ms each.
+#: Seconds between two searches for files to merge, while there are none. The 64 batches of a merge take ten
+#: seconds to run, at 150 ms each.
 INTERVAL_S = 2.0
 #: Pause after a merge, as a multiple of the merge's duration, because the job needs the processor, too.
 _RESTS = 3.0
-#: Pause after a failure such as a full disk, in seconds. Each failure may leave a file that only the next
-#: start removes.
+#: Pause after a failure such as a full disk, in seconds. The pause is long, because each failure may leave a
+#: file that only the next start removes.
 _AFTER_FAILURE_S = 60.0
 
 
 @dataclass(slots=True)
 class Compactor:
-    """A thread that merges the files of a running service.
+    """A thread that merges the result files and late-row files of a running service.
 
     Attributes:
         store: Catalog.
@@ -79,13 +79,13 @@ class Compactor:
         retention_us: How long results are kept, wall clock µs; None keeps them forever.
         engine_lock: Path of the engine's lock file, for failpoints.
         epoch: Epoch at which the engine took the lease; it is part of the names of merged files.
-        kept_batches: Number of newest batches whose files are not merged: they may be replayed, and
-            statistics use them.
+        kept_batches: Number of newest batches whose files are not merged, because the batches may be replayed
+            and statistics read their manifests.
         batches_at_a_time: Number of batches whose files move from their manifests to the table of merged
             files in one transaction.
         files_at_a_time: Number of files of one level that are merged into one file of the next level.
-        interval_s: Seconds between two looks for files to merge, while there are none.
-        unlink_after_s: Seconds for which files stay after they were merged into another file.
+        interval_s: Seconds between two searches for files to merge, while there are none.
+        unlink_after_s: Seconds after a merge until the files that were merged are unlinked.
         now_us: Wall clock, µs UTC.
         faults: Records unexpected errors.
     """
@@ -110,19 +110,19 @@ class Compactor:
     _thread: threading.Thread | None = field(default=None, init=False)
 
     def start(self) -> None:
-        """Remove leftovers of a crash and start the thread, the only one that merges."""
+        """Remove merged files that a crash left, and start the thread, the only one that merges."""
         sweep_merged(self.store, self.results_dir, self.late_dir, self.epoch)
         self._thread = threading.Thread(target=self._run, name="compactor", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the current file."""
+        """Stop the thread once it has finished the current file."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
 
     def run_once(self) -> bool:
-        """Merge the files of the next old batches, else files of one level; return whether any were."""
+        """Merge files of old batches or else of one level of merged files; return whether there were any."""
         self._unlinking.run_once(self.now_us(), self.unlink_after_s)
         old = self.store.compaction.old_batches(kept=self.kept_batches, count=self.batches_at_a_time)
         if old is not None:
@@ -145,13 +145,13 @@ class Compactor:
         try:
             more = self.run_once()
         except (SluiceError, OSError) as error:
-            # No result is lost: the catalog names either the old files or the new ones.
+            # No result is lost, because the catalog names either the old files or the new file.
             log.warning("merging result files failed: %s", error)
             return _AFTER_FAILURE_S
         return _RESTS * (time.monotonic() - began_s) if more else self.interval_s
 
     def _merge_batches(self, old: OldBatches) -> bool:
-        """Merge the files of old batches, which their manifests still name."""
+        """Merge files that the manifests of old batches name; return whether the catalog changed."""
         files = [
             MergedFile(file, late, m.batch, m.batch, m.committed_at_us, m.committed_at_us, 0)
             for m in old.manifests
@@ -186,7 +186,7 @@ class Compactor:
         """Merge files of one level."""
         made = self._merged(group)
         if made is None:
-            return True  # files that cannot be merged are left out from now on
+            return True  # the files are in _unmergeable now, so the next search skips them
         try:
             self._keep([made])
         except BaseException:
@@ -207,9 +207,8 @@ class Compactor:
         """Yield groups of small files of one kind and level, in the order of their batches.
 
         Args:
-            files: Files.
-            whole: True yields groups of any size; False yields a group only once it has ``files_at_a_time``
-                files.
+            files: Files to group.
+            whole: Whether groups may have any size; otherwise each group has ``files_at_a_time`` files.
         """
         small = [f for f in files if self._path(f) not in self._unmergeable and self._bytes(f) < LARGE_BYTES]
         for _, alike in groupby(sorted(small, key=_kind_and_time), key=_kind):
@@ -225,7 +224,7 @@ class Compactor:
                 yield group
 
     def _fit(self, group: Sequence[MergedFile]) -> bool:
-        """Return whether a group of files may become one file."""
+        """Return whether a group of files is within the limits on bytes, batches and time of one file."""
         span_us = max(f.last_at_us for f in group) - min(f.first_at_us for f in group)
         if self.retention_us is not None and span_us * _PART_OF_RETENTION > self.retention_us:
             return False
@@ -234,7 +233,7 @@ class Compactor:
         return sum(map(self._bytes, group)) <= MOST_BYTES
 
     def _merged(self, group: Sequence[MergedFile]) -> MergedFile | None:
-        """Merge files into one; None, logged once, if one of them is corrupt."""
+        """Merge files into one and return it, or log and return None if one of them is corrupt."""
         for each in group:
             try:
                 check_files(self._folder(each), [each.file])
@@ -271,10 +270,10 @@ class Compactor:
         )
 
     def _named(self, made: Sequence[MergedFile], name: Callable[[], bool]) -> bool:
-        """Have the catalog name new files, or else unlink them; return whether it names them.
+        """Record new files in the catalog, or unlink them if it refuses; return whether it accepted them.
 
-        After an error other than ``FencedOut`` it is unknown whether the catalog names the new files. They
-        are kept, and the next start checks them.
+        After an error other than ``FencedOut`` it is unknown whether the catalog names the new files. So the
+        files are kept, and the next start removes them if the catalog does not name them.
         """
         try:
             named = name()
@@ -313,7 +312,7 @@ class Compactor:
         return self._folder(file) / file.file.path
 
     def _bytes(self, file: MergedFile) -> int:
-        """Return a file's length; it is read from the disk if an older version did not record it."""
+        """Return a file's length, which is read from the disk if an older version did not record it."""
         if file.file.bytes is not None:
             return file.file.bytes
         path = self._path(file)

@@ -1,4 +1,4 @@
-"""Periodic pruning of the catalog while the job runs (``catalog.store.pruning`` defines what is pruned)."""
+"""Periodic pruning of the catalog while the job runs (``catalog.store.pruning`` lists the pruned records)."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from catalog.times.clock import is_due
 
 log = logging.getLogger(__name__)
 
-#: Minimum time between two prunings, in seconds. Each takes a millisecond; at several changes per second it
-#: removes a handful of rows.
+#: Minimum time between two prunings, in seconds. A pruning takes a millisecond. At several changes per
+#: second, it removes a handful of rows.
 INTERVAL_S = 2.0
 #: Seconds for which a removed query without results can still be looked up, so that the client that removed
-#: it can see that it is gone.
+#: the query sees its state "removed".
 GRACE_S = 30.0
 
 
 @dataclass(slots=True)
 class Pruner:
-    """Prunes the catalog of a running service.
+    """Periodic pruning of the catalog of a running service.
 
     Attributes:
         store: Catalog.
         interval_s: Minimum time between two prunings, in seconds.
-        grace_s: How long a removed query without results can still be looked up, seconds.
+        grace_s: Seconds for which a removed query without results can still be looked up.
     """
 
     store: Store
@@ -35,7 +35,7 @@ class Pruner:
     _looked_us: int | None = field(default=None, init=False)
 
     def run_once(self, now_us: int) -> Pruned:
-        """Prune if ``interval_s`` has passed; return the numbers of pruned records."""
+        """Prune if ``interval_s`` has passed since the last pruning; return the numbers of pruned records."""
         if not is_due(self._looked_us, now_us, self.interval_s):
             return Pruned()
         self._looked_us = now_us

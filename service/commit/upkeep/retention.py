@@ -1,9 +1,9 @@
-"""Drops old results while the job runs, a few batches at a time (``catalog.store.results.retention``).
+"""Removal of old results while the job runs, a few batches at a time (``catalog.store.results.retention``).
 
-    look 1     the catalog forgets batches: no manifest names their files any more
-    look n     the files are unlinked, once a page that was being read at look 1 has been sent
+    run 1     the manifests of old batches are removed from the catalog, so nothing names their files
+    run n     the files are unlinked, after pages that were being read during run 1 have been sent
 
-A crash between these looks leaves files that no manifest names; the sweep at the next start removes them.
+A crash between these runs leaves files that no manifest names; the sweep at the next start removes them.
 Files that a manifest names are never touched.
 """
 
@@ -22,16 +22,16 @@ from service.commit.upkeep.unlinking import UNLINK_AFTER_S, Unlinking
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks for old results; a job processes two or three batches in that time.
+#: Seconds between two searches for old results. A job processes two or three batches in that time.
 INTERVAL_S = 2.0
-#: Seconds between two searches for manifests that were kept only for queries that no longer exist.
+#: Seconds between two searches for old manifests that only queries that no longer exist have needed.
 THIN_INTERVAL_S = 600.0
-#: Minimum time between two looks for old dead-letter files, in seconds.
+#: Minimum time between two searches for old dead-letter files, in seconds.
 DEAD_LETTER_INTERVAL_S = 600.0
 #: Number of batches dropped in one transaction. With 100 queries the transaction takes 10-20 ms, during which
 #: no batch can be committed.
 _BATCHES_PER_STEP = 100
-#: Seconds after which dropping stops until the next look, since other work waits for this thread.
+#: Seconds after which a run stops dropping batches, because other work waits for this thread.
 _BUDGET_S = 0.5
 
 
@@ -41,7 +41,7 @@ def _nothing_needed() -> None:
 
 @dataclass(slots=True)
 class ResultRetention:
-    """Drops results of a running service that are older than their retention.
+    """Removal of results that are older than their retention, in a running service.
 
     Attributes:
         store: Catalog.
@@ -49,10 +49,10 @@ class ResultRetention:
         late_dir: Folder of late rows.
         retention_us: How long a batch's results are kept after its commit, wall clock µs; None keeps all.
         engine_lock: Path of the engine's lock file, for failpoints.
-        needed_from: Returns the oldest batch that a reader still needs, None if no reader needs any.
-        interval_s: Minimum time between two looks, in seconds.
-        unlink_after_s: Seconds for which files of dropped results stay before they are unlinked.
-        thin_interval_s: Minimum time between two searches of old manifests.
+        needed_from: Returns the oldest batch that a reader still needs, or None if no reader needs any.
+        interval_s: Minimum time between two searches for old results, in seconds.
+        unlink_after_s: Seconds from the removal of results in the catalog until their files are unlinked.
+        thin_interval_s: Minimum time between two calls of ``thin_manifests``, in seconds.
     """
 
     store: Store
@@ -81,7 +81,7 @@ class ResultRetention:
         return batches
 
     def _drop(self, now_us: int, retention_us: int) -> int:
-        """Drop step by step, until nothing is old enough or the time budget of a look is used up."""
+        """Drop results of old batches step by step, until none is old enough or the run's time is used up."""
         batches, results, deadline_s = 0, 0, time.monotonic() + _BUDGET_S
         while True:
             dropped = self.store.retention.drop(
@@ -108,7 +108,7 @@ class DeadLetterRetention:
     Attributes:
         folder: Folder of dead-letter files.
         retention_us: How long a file is kept after it was written, wall clock µs; None keeps all.
-        interval_s: Minimum time between two looks, in seconds.
+        interval_s: Minimum time between two searches for old files, in seconds.
     """
 
     folder: Folder

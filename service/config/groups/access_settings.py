@@ -53,7 +53,7 @@ class AccessSettings(SettingGroup):
     @classmethod
     def _are_addresses(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
         for proxy in proxies:
-            ipaddress.ip_network(proxy)  # its error says what is wrong
+            ipaddress.ip_network(proxy)  # raises an error that says what is wrong with the address
         return proxies
 
     # A validator of fields, not of the whole model, so that its error names the setting.

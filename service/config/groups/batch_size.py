@@ -1,4 +1,4 @@
-"""Batch size during a backlog: as many rows as raise the throughput, near a target duration.
+"""Batch size during a backlog: the size with the highest throughput among batches near a target duration.
 
 A batch has a fixed cost in time and a cost per row. A larger batch spreads the fixed cost over more rows and
 so increases the throughput, but it takes longer and needs more memory. The size therefore doubles while a
@@ -12,12 +12,12 @@ batch takes at most twice the time, that is, 1.4 targets:
 If the time is linear in the rows, the size cannot swing between two values: after a batch of more than 1.5
 targets, half the rows still take more than 0.75 targets, too long to double again. The time is not linear,
 for example, with few keys, because all rows of a key in a batch join with each other. Each change of the size
-is therefore on trial: it is undone if it lowers the rows per second. A size that gained no throughput or took
-too long is not tried again for some batches. The number of these batches doubles with each refusal; otherwise
-noise around a limit would make the size swing.
+is therefore on trial: it is undone if it lowers the rows per second too much. A size that gained no
+throughput or took too long is refused for some batches. The number of these batches doubles each time that
+the size is refused again, so that noise around a limit does not make the size swing.
 
-Only full batches are timed, that is, batches that left waiting rows for the next batch. A service that has
-caught up takes all rows that have arrived.
+Only full batches are timed, that is, batches that left waiting rows for the next batch. A service without a
+backlog puts all rows that have arrived into the next batch.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-#: Rows in the first batches of a process, and in a batch whose size must not depend on timing: half a second
-#: of work for two cores.
+#: Number of rows in the first batches of a process, and in a batch whose size must not depend on timing. Two
+#: cores process these rows in half a second.
 FIRST_ROWS: Final = 1_000_000
-#: Minimum size in rows. During the fixed cost of one batch, two cores could process ten times as many rows.
+#: Minimum size in rows. In the time that one batch costs without rows, two cores could process ten times as
+#: many rows.
 FLOOR_ROWS: Final = 100_000
-#: Number of first batches that are not timed, because they load code and the JVM compiles it; they take 2 to
-#: 8 s each. Only batches with rows count.
+#: Number of first batches with rows that are not timed, because they load code and the JVM compiles it. Each
+#: takes 2 to 8 s.
 WARM_UP_BATCHES: Final = 2
 
 #: The size doubles if a batch takes at most this multiple of the target. The multiple is less than half of
@@ -39,16 +40,16 @@ WARM_UP_BATCHES: Final = 2
 _FAST: Final = 0.7
 #: The size halves if a batch takes more than this multiple of the target.
 _SLOW: Final = 1.5
-#: A doubling is kept if the rows per second after it are at least this multiple of those before. With a fixed
-#: cost of 0.25 s per batch and the default target, a doubling reaches 1.1 or more, minus variations in the
-#: machine's speed. The ratio is more than 2 * _FAST / _SLOW, so that no doubling is kept whose batches would
-#: then be halved.
+#: A doubling is kept if it multiplies the rows per second by at least this factor. With a fixed cost of
+#: 0.25 s per batch and the default target, the actual factor is 1.1 or more, minus variations in the speed
+#: of the machine. This least factor is more than 2 * _FAST / _SLOW, so that no doubling is kept whose batches
+#: would then be halved.
 _GAIN: Final = 0.95
-#: A halving is kept if the rows per second after it are at least this multiple of those before. At a lower
-#: ratio, more than half of the time was fixed cost, which smaller batches pay more often.
+#: A halving is kept if it multiplies the rows per second by at least this factor. If the factor was lower,
+#: more than half of a batch's time was fixed cost, which smaller batches pay more often.
 _LOSS: Final = 2 / 3
-#: Two batches are compared only if their numbers of rows differ by this factor, because large files may fill
-#: batches of both sizes equally.
+#: A batch is compared with the batch before the change only if their numbers of rows differ by this factor.
+#: Large files may fill batches of the old and the new size with the same number of rows.
 _COMPARABLE: Final = 1.5
 #: Number of full batches until a refused size is tried again, because input and machine change: the number
 #: after the first refusal, and the maximum.
@@ -58,12 +59,12 @@ _LONGEST_REST: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A change of the size that is on trial.
+    """A change of the size that may still be undone.
 
     Attributes:
         size: Size before the change.
-        rows: Rows of the batch after which the size was changed.
-        rows_per_s: Rows per second of that batch.
+        rows: Number of rows of the last batch before the change.
+        rows_per_s: Rows per second of the last batch before the change.
     """
 
     size: int
@@ -73,7 +74,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class BatchSize:
-    """Size of the next batch in rows.
+    """Size of the next full batch, and the state from which later sizes are chosen.
 
     >>> size = BatchSize.first(ceiling=8_000_000, target_s=2.0)
     >>> [size.rows, size.after(1_000_000, 0.5).rows, size.after(1_000_000, 1.5).rows]
@@ -83,12 +84,12 @@ class BatchSize:
         floor: Minimum size.
         ceiling: Maximum size.
         target_s: Seconds that a full batch should take; 0 fixes the size at the ceiling.
-        rows: The size.
-        trial: The last change of the size, until it is kept or undone.
-        doubtful: Whether the last batch was too slow for the size. Only the second slow batch in a row
-            changes the size, so that a single hiccup does not.
-        refused: The size that was refused last, because it gained no throughput or took too long.
-        rest: Full batches until the refused size may be tried again.
+        rows: Size of the next full batch, in rows.
+        trial: The last change of the size until it is kept or undone; otherwise None.
+        doubtful: Whether the last batch was too slow. The size changes only after two slow batches in a row,
+            so that a single delay does not change it.
+        refused: The size that was refused last, because it gained no throughput or took too long; 0: none.
+        rest: Number of full batches until the refused size may be tried again.
         next_rest: Value of ``rest`` if the refused size is refused once more.
     """
 
@@ -115,7 +116,7 @@ class BatchSize:
         Args:
             ceiling: Maximum number of rows of a batch.
             target_s: Seconds that a full batch should take; 0 fixes the size at the ceiling.
-            shrinks: Whether the size may fall below the initial one, so that results come sooner.
+            shrinks: Whether the size may fall below the initial size, so that results come sooner.
         """
         rows = min(FIRST_ROWS, ceiling) if target_s else ceiling
         return cls(min(FLOOR_ROWS, rows) if shrinks else rows, ceiling, target_s, rows)
@@ -124,7 +125,7 @@ class BatchSize:
         """Return the size after a full batch.
 
         Args:
-            rows: Rows of the batch; it was full, and further rows waited.
+            rows: Number of rows of the full batch.
             seconds: Seconds from the admission of the batch to the admission of the next batch.
         """
         if not self.target_s:
@@ -170,7 +171,7 @@ class BatchSize:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A batch in progress: number, rows, whether it is timed, and its admission by the source's clock."""
+    """A batch in progress: its number, rows, whether it is timed, and when it was admitted (monotonic, s)."""
 
     batch: int
     rows: int
@@ -179,18 +180,18 @@ class _Running:
 
 
 class BatchSizing:
-    """Times the batches of one process and sets the size of the next.
+    """Measures how long the batches of one process take, and chooses the size of the next batch.
 
-    Spark asks the source for the next batch as soon as one is done, so the time between two calls is the time
-    of a batch from admission to commit.
+    Spark asks the source for the next batch as soon as a batch is done. The time between two such calls is
+    therefore the time of a batch from admission to commit.
 
     Args:
-        first: Size to begin with.
+        first: Size of the first batch.
     """
 
     def __init__(self, first: BatchSize) -> None:
         self.fixed_rows = first.rows
-        # The width of rows is unknown, so the first size is assumed to fit into memory.
+        # Bytes per row are not known yet, so the first size is assumed to fit into memory.
         self._room = first.rows
         self._size = first
         self._cold = WARM_UP_BATCHES
@@ -203,19 +204,19 @@ class BatchSizing:
 
     @property
     def grows(self) -> bool:
-        """Return whether the next batch would be larger than the first size, if memory has room for it."""
+        """Return whether throughput and duration call for a batch larger than the first size."""
         return self._size.rows > self.fixed_rows
 
     def has_room(self, rows: int) -> None:
-        """Note how many rows fit into memory; a batch may take the first size in any case."""
+        """Note how many rows fit into memory; the first size is allowed even if fewer rows fit."""
         self._room = rows
 
     def admitted(self, batch: int, rows: int, *, full: bool, now_s: float) -> None:
-        """Note that a batch begins.
+        """Note that a batch was admitted.
 
         Args:
-            batch: Its number.
-            rows: Rows of the batch that counted against the size.
+            batch: Number of the batch.
+            rows: Number of the batch's rows that counted toward the size.
             full: Whether the batch left waiting rows for the next batch, and did no other work than
                 processing rows.
             now_s: Time of a monotonic clock, seconds.

@@ -6,6 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class SettingGroup(BaseModel):
-    """A group of settings, constructed by field names or read by their flat names."""
+    """A group of settings. Python code constructs it with field names, `load_settings` with flat names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)

@@ -1,16 +1,16 @@
 """Ownership: one engine at a time works on a catalog, and only its newest job makes results visible.
 
-Both rest on the lease of the catalog. Its epoch is the only fencing counter:
+The lease of the catalog ensures both. The epoch of the lease is the only fencing counter:
 
     lease taken: epoch 1 ── start of the job: 2 ── start after a failure: 3 ── next engine takes the lease: 4
 
-Every write of the engine to the catalog needs the token of the lease, and a batch needs its epoch. Two more
-mechanisms remain for what the lease cannot do:
+Every write of the engine to the catalog needs the token of the lease, and the commit of a batch also needs
+the epoch. Two more mechanisms cover cases in which the lease does not help:
 
 - The lock of the data directory (``flock``) excludes an engine with another catalog on the same directory.
-  Its file names the JVM that a dead engine may have left, so that the next engine can end this JVM.
-- The fence file ``checkpoint/epoch`` contains the epoch of the lease for workers, which have no catalog: they
-  read it before they write or remove a segment.
+  The lock file names the engine's JVM, so that the next engine can end a JVM that a dead engine has left.
+- The fence file ``checkpoint/epoch`` contains the epoch of the lease for workers, which do not access the
+  catalog. They read the file before they write or remove a segment.
 
 Doors: catalog_lease, engine_lock.
 """

@@ -3,14 +3,13 @@
     holder       renews every 2 s      ends its JVM if it could not renew for 5 s
     challenger   takes the lease after 8 s without a renewal, by its own monotonic clock
 
-Clocks of different machines are never compared. Every write transaction of the engine renews the lease
-(``catalog.store.lease``). A holder that was suspended for a minute therefore cannot make anything visible
-when it continues. A challenger waits only if the holder may be alive. It does not wait if the holder has
-released the lease, or was a process of this machine that has ended. A hanging holder on this machine is
-killed before its lease is taken.
+Clocks of different machines are never compared. Every write transaction of the engine renews the lease, and
+is refused if another engine has it (``catalog.store.lease``). A holder that was suspended for a minute
+therefore cannot make anything visible when it continues. A challenger waits only if the holder may be alive.
+It does not wait if the holder has released the lease, or was a process of this machine that has ended. A
+hanging holder on this machine is killed before its lease is taken.
 
-With these numbers a stand-by that must take over within 15 s has 6.5 s left to begin its first batch; its JVM
-runs already.
+A stand-by that must take over within 15 s thus has 6.5 s left to begin its first batch. Its JVM runs already.
 """
 
 from __future__ import annotations
@@ -39,9 +38,11 @@ log = logging.getLogger(__name__)
 
 #: Seconds without a renewal after which others may take the lease.
 EXPIRY_S = 8.0
-#: Seconds between two renewals; one may fail before the holder gives up, three before the lease expires.
+#: Seconds between two renewals. If one renewal fails, the holder does not give up yet; if three fail in a
+#: row, the lease has not expired yet.
 RENEW_S = 2.0
-#: Seconds without a renewal after which the holder ends its JVM: well before another engine may begin.
+#: Seconds without a renewal after which the holder ends its JVM, well before another engine may take the
+#: lease.
 GIVE_UP_S = 5.0
 #: How many times per ``EXPIRY_S`` the lease is checked by a challenger, or by the thread that watches a
 #: holder's renewals.
@@ -52,7 +53,7 @@ _KILL_LOOK_S = 0.02
 
 
 def this_process(directory: Path) -> Holder:
-    """Return this process as the holder of a lease."""
+    """Return the description of this process as the holder of a lease."""
     pid = os.getpid()
     return Holder(
         host=socket.gethostname(),
@@ -66,18 +67,19 @@ def this_process(directory: Path) -> Holder:
 
 @dataclass(slots=True)
 class CatalogLease:
-    """The lease of one engine.
+    """The lease of the catalog, as one engine takes, renews and releases it.
 
     Attributes:
         store: Catalog; the engine must write through this object.
         directory: Data directory, shown in error texts.
         lost: Called from a background thread when the lease is lost or could not be renewed in time.
-        expiry_s: See ``EXPIRY_S``.
-        renew_s: See ``RENEW_S``.
-        give_up_s: See ``GIVE_UP_S``.
+        expiry_s: Seconds without a renewal after which others may take the lease.
+        renew_s: Seconds between two renewals.
+        give_up_s: Seconds without a renewal after which the holder calls ``lost``.
         faults: Records unexpected errors.
-        unsynced: Whether the previous holder's machine went down, so that data not yet synced may be lost.
-        former: The previous holder, if it did not release the lease.
+        unsynced: Whether the previous holder's machine may have gone down, so that writes that were not
+            synced may be lost.
+        former: The previous holder if it did not release the lease, otherwise None.
         fenced: Set once another engine has the lease.
     """
 
@@ -98,16 +100,16 @@ class CatalogLease:
 
     @property
     def token(self) -> str:
-        """Token of the lease; empty without one."""
+        """Token of the lease, or an empty text without a lease."""
         return "" if self._lease is None else self._lease.token
 
     @property
     def epoch(self) -> int:
-        """Epoch at which the lease was taken; 0 without a lease."""
+        """Epoch at which the lease was taken, or 0 without a lease."""
         return 0 if self._lease is None else self._lease.epoch
 
     def acquire(self) -> None:
-        """Take the lease; if its holder may be alive, wait for it to expire first.
+        """Take the lease. If its holder may be alive, wait first until the lease has expired.
 
         Raises:
             CatalogInUse: Another engine renews the lease.
@@ -118,18 +120,18 @@ class CatalogLease:
             raise _in_use(current.holder if current is not None else this_process(self.directory))
 
     def stand_by(self, stopping: threading.Event) -> bool:
-        """Wait without limit for the lease to expire and take it; return False if told to stop before."""
+        """Wait without limit until the lease can be taken, and take it; return False if stopped before."""
         while not stopping.is_set():
             try:
                 if self._take(stopping):
                     return True
             except CatalogDown as error:
-                log.warning("lease of the catalog cannot be looked at: %s", error)
+                log.warning("lease of the catalog cannot be read: %s", error)
                 stopping.wait(self.renew_s)
         return False
 
     def check(self) -> None:
-        """Renew the lease now, before work that no write transaction protects.
+        """Renew the lease, or fail if it is lost, before work that no write transaction protects.
 
         Raises:
             FencedOut: Another engine has the lease.
@@ -138,7 +140,7 @@ class CatalogLease:
             self._renew(self._lease)
 
     def begin_epoch(self) -> int:
-        """Begin the epoch of a start of the job; the jobs before can commit nothing more.
+        """Begin a new epoch for a start of the job, so that earlier jobs can commit nothing more.
 
         Raises:
             FencedOut: Another engine has the lease.
@@ -162,8 +164,8 @@ class CatalogLease:
         """Take the lease if it is free, or once it has expired; return whether it was taken.
 
         Args:
-            stopping: Event that ends the wait of a stand-by; a stand-by tolerates renewals by other
-                processes. With None, such a renewal is an error.
+            stopping: Event that ends the wait of a stand-by, which waits on if the holder renews the lease.
+                With None, a renewal by the holder raises CatalogInUse.
         """
         me, expiry_ms = this_process(self.directory), int(self.expiry_s * 1000)
         over = self.store.lease.current()
@@ -192,10 +194,10 @@ class CatalogLease:
         return True
 
     def _expired(self, seen: Lease, stopping: threading.Event | None) -> Lease | None:
-        """Wait until the lease has not been renewed for its full duration, by this machine's monotonic clock.
+        """Wait until the lease was not renewed for its full duration, by this machine's monotonic clock.
 
         Returns:
-            The expired lease; None if a stand-by is told to stop, or must begin again.
+            The expired or released lease, or None if a stand-by was stopped or there is no lease now.
 
         Raises:
             CatalogInUse: Another process renews the lease, and this is not a stand-by.
@@ -209,7 +211,7 @@ class CatalogLease:
         pause = threading.Event() if stopping is None else stopping
         looks = 0
         while looks < _LOOKS:
-            # Looks are counted instead of seconds, so that a challenger starved of CPU waits longer.
+            # Checks are counted instead of seconds, so that a challenger that gets little CPU waits longer.
             if pause.wait(seen.expiry_ms / 1000 / _LOOKS):
                 return None
             found, looks = self.store.lease.current(), looks + 1
@@ -243,22 +245,22 @@ class CatalogLease:
             except CatalogDown as error:
                 log.warning("lease of the catalog not renewed: %s", error)
             except Exception as error:
-                # Another try may succeed; if none does in time, the watching thread gives up.
+                # The next renewal may succeed. If none does in time, the watching thread gives up.
                 self.faults.failed("lease", error)
             else:
                 self.faults.works("lease")
 
     def _watching(self) -> None:
-        """Give up in time even if a renewal hangs: a cut network gives no error for 10 s.
+        """Give up in time even if a renewal hangs, because a broken network gives no error for 10 s.
 
-        Time in which this process was suspended does not count: the lease is rarely lost by then, and the
-        next renewal would detect a loss.
+        Time in which this process was suspended does not count, because the lease is rarely lost meanwhile
+        and the next renewal detects a loss.
         """
         step_s = min(self.expiry_s / _LOOKS, self.renew_s)
         seen_s, waited_s = self._renewed_s, 0.0
         while not self._ended.wait(step_s) and not self.fenced.is_set():
-            # While a transaction of this engine hangs, nobody else can take the lease, and the end of the
-            # transaction renews it.
+            # While a write transaction of this engine is open, no other engine can take the lease, and the
+            # end of the transaction renews the lease.
             if self._renewed_s != seen_s or self.store.keeps_others_out:
                 seen_s, waited_s = self._renewed_s, 0.0
             waited_s += step_s
@@ -273,12 +275,12 @@ def _in_use(holder: Holder) -> CatalogInUse:
     return CatalogInUse(
         "the catalog is in use by another engine",
         detail=f"Process {holder.pid} on {holder.host} renews its lease, for {holder.directory}.",
-        hint="Stop that process, or give this one a catalog of its own.",
+        hint="Stop that process, or give this service a catalog of its own.",
     )
 
 
 def _is_dead(holder: Holder, me: Holder) -> bool:
-    """Return whether a holder has certainly ended; False if this process cannot see it."""
+    """Return whether the process of a holder has certainly ended; False if it may run elsewhere."""
     if not holder.boot or (holder.boot, holder.processes) != (me.boot, me.processes):
         return False
     try:
@@ -289,9 +291,9 @@ def _is_dead(holder: Holder, me: Holder) -> bool:
 
 
 def _end_hung(holder: Holder, me: Holder) -> None:
-    """Kill a process of this machine that has not renewed its lease in time, so that it never wakes.
+    """Kill a holder on this machine that has not renewed its lease in time, so that it never continues.
 
-    A process elsewhere cannot be killed, but its writes are refused once it wakes.
+    A holder on another machine cannot be killed, but its writes are refused when it continues.
     """
     here = (holder.boot, holder.processes) == (me.boot, me.processes)
     if not here or holder.pid == me.pid or _is_dead(holder, me):
@@ -300,10 +302,11 @@ def _end_hung(holder: Holder, me: Holder) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.kill(holder.pid, signal.SIGKILL)
     until_s = time.monotonic() + _KILL_TIMEOUT_S
-    # A killed process may remain as a zombie if its parent does not reap it; a zombie holds no locks.
+    # A killed process may remain as a zombie if its parent does not reap it. That is enough, because a zombie
+    # holds no locks.
     while not _is_dead(holder, me):
         if time.monotonic() > until_s:
-            log.error("engine that hangs could not be killed", extra={"pid": holder.pid})
+            log.error("engine that did not renew its lease could not be killed", extra={"pid": holder.pid})
             return
         time.sleep(_KILL_LOOK_S)
 

@@ -1,9 +1,9 @@
-"""Lock of a data directory, which a dead engine never keeps.
+"""Lock of a data directory, which is released when its engine dies.
 
-The lock is the operating system's (``flock``), so it is released whenever the process ends, for whatever
-reason. The file names the holder: the driver's pid and, once Spark runs, the JVM's pid with its start time. A
-JVM can outlive its driver for a while. Before the next engine writes, it ends the JVM that the file names,
-and no other process.
+The operating system holds the lock (``flock``) and releases it whenever the process ends, for whatever
+reason. The lock file names the holder: the driver's pid and, once Spark runs, the JVM's pid with its start
+time. A JVM can outlive its driver for a while. Before the next engine writes, it ends the JVM that the file
+names, and no other process.
 
 The lease of the catalog takes precedence. An engine may have taken the lease from a hanging engine that it
 cannot kill, for example in another container. It then unlinks the lock file, on which the hanging engine
@@ -29,14 +29,14 @@ from service.errors import DataDirInUse
 
 log = logging.getLogger(__name__)
 
-#: Seconds to wait until a killed JVM is gone. This normally takes well under a second, but a stuck disk may
-#: delay it.
+#: Seconds to wait until a killed JVM has ended. A JVM normally ends in well under a second, but a disk that
+#: does not respond may delay it.
 KILL_TIMEOUT_S = 30.0
 
 
 @dataclass(slots=True)
 class EngineLock:
-    """The held lock of a data directory.
+    """The lock of a data directory.
 
     Attributes:
         path: Lock file.
@@ -49,7 +49,8 @@ class EngineLock:
         """Take the lock and end the JVM that a dead driver has left.
 
         Args:
-            former: The engine from which the lease of the catalog was taken; its lock is no longer valid.
+            former: The engine from which the lease of the catalog was taken, so that its lock is no longer
+                valid; or None.
 
         Raises:
             DataDirInUse: Another process holds the lock.
@@ -57,7 +58,7 @@ class EngineLock:
         file = self._locked()
         facts = _read(self.path)
         if file is None and former is not None and _names(facts, former):
-            log.warning("engine lock replaced: its holder hangs", extra=facts)
+            log.warning("engine lock replaced, because its holder hangs", extra=facts)
             self.path.unlink(missing_ok=True)
             file = self._locked()
         if file is None:
@@ -72,23 +73,24 @@ class EngineLock:
         self._write(_this_process())
 
     def name_jvm(self, pid: int) -> None:
-        """Record the JVM that this engine has started."""
+        """Record the JVM of this engine in the lock file."""
         started = psutil.Process(pid).create_time()
         self._write(_this_process() | {"jvm_pid": pid, "jvm_started": started})
 
     def release(self) -> None:
-        """Release the lock; the engine's JVM must have ended."""
+        """Release the lock. The engine's JVM must have ended before."""
         if self._file is not None:
             try:
                 self._write({})
             except OSError as error:
-                # The disk is full or read-only; the next engine finds that the processes have ended.
+                # The disk is full or read-only. The file still names this engine's processes, but the next
+                # engine finds that they have ended.
                 log.warning("lock file not cleared: %s", error)
             self._file.close()
             self._file = None
 
     def _locked(self) -> TextIOWrapper | None:
-        """Open the file and lock it; None if another process has locked it."""
+        """Open the file, lock it and return it; return None if another process has locked it."""
         file = self.path.open("a+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -98,10 +100,10 @@ class EngineLock:
         return file
 
     def _write(self, facts: dict[str, Any]) -> None:
-        # Written in place: a rename would leave the lock on the old file.
+        # The file is written in place, because a rename would leave the lock on the old file.
         assert self._file is not None
-        # ``os.pwrite`` bypasses the buffer of the file object, which would be written again when the file is
-        # closed.
+        # ``os.pwrite`` does not use the buffer of the file object, whose content would be written again when
+        # the file is closed.
         os.ftruncate(self._file.fileno(), 0)
         os.pwrite(self._file.fileno(), json.dumps(facts).encode(), 0)
 
@@ -111,7 +113,7 @@ def _this_process() -> dict[str, Any]:
 
 
 def _names(facts: dict[str, Any], holder: Holder) -> bool:
-    """Return whether a lock file names the holder of a lease."""
+    """Return whether the content of a lock file names the given holder of a lease."""
     return (facts.get("pid"), facts.get("host")) == (holder.pid, holder.host)
 
 

@@ -1,4 +1,4 @@
-"""Which input the next batch takes, and which of its rows are late.
+"""Admission of input to the next batch, and a check whether rows could be late.
 
 Doors: admission, lateness, packed_bytes.
 """

@@ -1,12 +1,13 @@
-"""Admission: how far each stream advances in the next batch.
+"""Admission: decides how far each stream advances in the next batch.
 
 Streams are aligned by event time, so that no stream fills the state far ahead of another. The pieces of all
 streams are merged by their newest event time and taken in this order, up to the batch's limit of rows. A
-stream with an explicit ``max_files_per_batch`` advances by that many files instead; their rows do not count
-towards the batch's rows. Partitions of a topic are separate lanes, aligned like streams. A piece that may
-have been seen before older pieces of other partitions (`Piece.is_fresh`) waits for the next batch.
+stream with an explicit ``max_files_per_batch`` advances by this number of files instead; their rows do not
+count towards the limit. A lane is a stream without partitions or one partition of a topic; all lanes are
+aligned alike. A piece that may have been seen before older pieces of other partitions (`Piece.is_fresh`)
+waits for a later batch.
 
-    A  |--0--|--1--|--2--|      order: A0 B0 A1 B1 A2; the lane that is behind goes first
+    A  |--0--|--1--|--2--|      order: A0 B0 A1 B1 A2; the piece that ends first in event time goes first
     B    |---0---|---1---|
 """
 
@@ -21,7 +22,8 @@ from catalog.values.stream import FilesSource
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane, Piece
 
-#: Pieces per look-up; the number doubles, so that thousands of one-event requests cost few look-ups.
+#: Number of pieces in the first look-up, and the maximum. Each look-up doubles the number, so that thousands
+#: of posts of one event need few look-ups.
 _FIRST_PAGE: Final = 32
 _LAST_PAGE: Final = 4096
 
@@ -33,8 +35,8 @@ class Admission:
     Attributes:
         positions: Position of every lane after the batch, by key; unchanged if the batch takes nothing from
             the lane.
-        rows: Rows of aligned lanes in the batch.
-        full: Whether aligned lanes have further rows, which did not fit into the batch.
+        rows: Number of rows of aligned lanes in the batch.
+        full: Whether aligned lanes have further rows that did not fit into the batch.
     """
 
     positions: dict[str, int]
@@ -52,13 +54,14 @@ def admit(
     """Return how far every lane advances in the next batch.
 
     Args:
-        lanes: Lanes that take part.
-        positions: Position of each lane, by key; a missing lane is at its beginning.
+        lanes: Lanes from which the batch may take input.
+        positions: Position of each lane, by key. A lane that is missing here is at its beginning.
         inputs: The available input.
-        max_rows: Most rows of the batch over all aligned lanes; only a batch of one piece may exceed it.
+        max_rows: Maximum number of rows of all aligned lanes together; a batch of a single piece may exceed
+            it.
 
     Returns:
-        The batch. If any lane has something to read, at least one advances.
+        Input of the batch. If any lane has input, at least one lane advances.
     """
     admitted = {lane.key: positions.get(lane.key, lane.begin) for lane in lanes}
     aligned: list[Lane] = []
@@ -77,7 +80,7 @@ def admit(
     while heap:
         *_, index, piece = heapq.heappop(heap)
         if piece.is_fresh and not any(_is_settled(other, piece.stream_id) for *_, other in heap):
-            continue  # the batch takes no more of its lane
+            continue  # the batch takes no more input from the piece's lane
         if rows and (rows + piece.rows > max_rows or piece.lost):
             full = True
             break
@@ -108,7 +111,7 @@ def _is_settled(piece: Piece, stream_id: int) -> bool:
 
 
 def pieces_from(lane: Lane, position: int, inputs: Inputs) -> Iterator[Piece]:
-    """Yield all pieces of a lane from a position on, in order."""
+    """Yield all available pieces of a lane from a position on, in order."""
     page = _FIRST_PAGE
     while pieces := inputs.pending(lane, position, page):
         yield from pieces

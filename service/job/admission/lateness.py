@@ -1,8 +1,8 @@
-"""Check whether rows of a stream could be late, judged by its listed input.
+"""Check whether rows of a stream could be late, based on the time ranges of the stream's listed input.
 
 A row is late if it is older than the watermark at the start of its batch, so lateness depends on where input
-is cut into batches. Watermarks move only between batches, and batches end at ends of pieces. So no row is
-late, however input is cut, if every piece begins at or above the watermark of all pieces before it.
+is cut into batches. Watermarks move only between batches, and a batch ends where a piece ends. If every piece
+begins at or above the watermark that all earlier pieces cause, no row is late, however the input is cut.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ def none_can_be_late(stream: Stream, inputs: Inputs) -> bool:
 
     Args:
         stream: The stream.
-        inputs: Its available input.
+        inputs: The available input.
     """
     if isinstance(stream.source, KafkaSource):
-        return False  # checking would require reading all messages
+        return False  # time ranges of messages are unknown until all messages are read
     newest_us: int | None = None
     for piece in pieces_from(Lane(stream), stream.initial_position, inputs):
         if not piece.rows:

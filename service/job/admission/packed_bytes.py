@@ -1,10 +1,10 @@
-"""Size of a batch's rows in transit from reading to joining.
+"""Estimate of the bytes of a batch's rows in transit from the tasks that read to the tasks that join.
 
 On a cluster, the rows of a batch pass through the heap of Spark's JVM, and a task needs more of the heap for
 more rows. A batch that does not fit into the heap fails, and it fails again at each replay, because its
-offsets are logged. So the next batch is limited to the rows that fit into the heap, estimated from the size
-of the last batch's rows. On one machine, large sets of rows are passed in files
-(``operators.segments.files.segment_files``); there, the same limit saves memory of the workers.
+offsets are logged. So the next batch is limited to the number of rows that fit into the heap, estimated from
+the bytes of the last batch's rows. On one machine, large sets of rows are passed in files
+(``operators.segments.files.segment_files``); there, the limit saves memory of the workers.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import Final
 
 from catalog.values.batch import BatchManifest
 
-#: Part of the JVM's heap that the rows of a batch may take. On two cores, a heap of 1 GB was enough for
+#: Fraction of the JVM's heap that the rows of a batch may take. On two cores, a heap of 1 GB was enough for
 #: 300 MB of rows, but not for 800 MB.
 HEAP_PART: Final = 0.25
 
-#: Extra bytes per row in transit: event time, position, key hash, lineage.
+#: Bytes per row in transit besides its stored columns: event time, position, key hash, lineage.
 _MORE_BYTES: Final = 32
 
 
 def packed_bytes(manifest: BatchManifest) -> float | None:
     """Estimate the bytes of a batch's rows in transit from reading to joining.
 
-    Rows that no query needs are not counted, and rows that a family replicates count once per bucket. Rows
-    are assumed to be as wide as the rows in the state.
+    Rows that no query needs are not counted. Rows that a family replicates count once per bucket. A row is
+    assumed to have as many bytes as the rows of its family side in the state.
 
     Args:
         manifest: Manifest of the batch.
 
     Returns:
-        Bytes, or None if the state holds no rows that show the width of a row.
+        Bytes, or None if the state has no rows from which the bytes of a row can be estimated.
     """
     held: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     for part in manifest.slices:

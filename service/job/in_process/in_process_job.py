@@ -1,4 +1,4 @@
-"""The job of one plan in this process, without Spark: the workers' own code, task by task.
+"""The job of one plan in this process, without Spark: it runs the workers' code, task by task.
 
 files ── pack ── packets ── join ── report, segments, result files
 (read, PACK, encode)       (decode, join, store, write)
@@ -32,19 +32,19 @@ from service.job.reader_tasks import ControlPartition, PackPartition, compressed
 from service.results.files.result_files import ResultWriter
 
 _CACHE_BYTES = 1 << 30
-#: Minimum bytes of rows that are passed in a file: the default of the settings.
+#: Bytes from which a family side's rows are passed in a file: the default of the setting ``rows_file_kb``.
 ROWS_FILE_BYTES = 256 << 10
 
 
 @dataclass(slots=True)
 class InProcessJob:
-    """Readers' tasks, and a state per bucket.
+    """The readers' tasks and the buckets' tasks of a job, with an in-memory state per bucket.
 
     Attributes:
-        plan: The plan, in force from the first batch until ``change``.
+        plan: The plan in force, which ``change`` replaces.
         buckets: Number of buckets.
         directory: Directory of segments and result files.
-        rows_file_bytes: Minimum bytes of rows that are passed in a file.
+        rows_file_bytes: Bytes from which a family side's rows are passed in a file.
     """
 
     plan: Plan
@@ -92,15 +92,15 @@ class InProcessJob:
         Args:
             batch: Number of the batch, from 0.
             pieces: Input to read, from different streams.
-            late_bound_us: Event time below which rows are late; None: no row is late.
+            late_bound_us: Event time below which rows are late, µs UTC. None means that no row is late.
 
         Returns:
             Packets by bucket.
         """
         packets: dict[int, list[bytes]] = defaultdict(list)
         records = tuple(encode(record).decode() for record in self.control_records(batch))
-        # The real job sends control records with its first partition; here they are sent separately, in the
-        # same way for every plan.
+        # The real job sends control records with its first partition. Here they are sent separately, so that
+        # their cost is the same for every plan.
         senders, self._senders = tuple(sorted(self._senders)), set()
         self._read(ControlPartition(batch=batch, records=compressed(records), senders=senders), packets)
         for order, piece in enumerate(pieces, 1):
@@ -129,7 +129,7 @@ class InProcessJob:
                 into[bucket].append(packet)
 
     def join(self, bucket: int, packets: Sequence[bytes]) -> BucketReport:
-        """Join, store and write, as the stateful operator's task does for a bucket."""
+        """Join a bucket's packets, store rows and write results, as the bucket's task does in Spark."""
         state = open_state(self._handles[bucket])  # type: ignore[arg-type]  # it has the methods of Spark's handle
         rows = pd.DataFrame({"packet": packets})
         report, _ = ChainProcessor(self._options, state).process(bucket, iter([rows]))
@@ -143,14 +143,14 @@ class InProcessJob:
                 (self.directory / file.path).unlink()
 
     def close(self) -> None:
-        """Free the worker's cache."""
+        """Free the memory that ``chain_processor`` keeps for this job."""
         forget_checkpoint(self._options.checkpoint_id)
 
 
 def write_piece(
     directory: Path, stream: Stream, batch: int, table: pa.Table, t_max_us: int | None = None
 ) -> FilesPartition:
-    """Write rows of a stream to a file and return the partition for a reader's task.
+    """Write rows of a stream to a file and return the partition that a reader's task can read.
 
     Args:
         directory: Directory for the file.

@@ -13,12 +13,12 @@ State = tuple[Any, ...]
 
 @dataclass(slots=True)
 class MemoryValue:
-    """A value state."""
+    """A value state in memory."""
 
     value: State | None = None
 
     def get(self) -> State | None:
-        """Return the value, None before the first update."""
+        """Return the value, or None before the first update."""
         return self.value
 
     def update(self, value: State) -> None:
@@ -28,7 +28,7 @@ class MemoryValue:
 
 @dataclass(slots=True)
 class MemoryHandle:
-    """Replaces Spark's ``StatefulProcessorHandle``, with the same method names.
+    """Stand-in for Spark's ``StatefulProcessorHandle``, with the same method names.
 
     Attributes:
         value_states: Value states by name.

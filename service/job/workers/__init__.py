@@ -1,1 +1,1 @@
-"""Python processes of Spark: a fork server and the daemon of its workers."""
+"""Python processes that Spark starts: a fork server makes them fast to start, and a daemon forks workers."""

@@ -1,14 +1,14 @@
-"""Fork server: imports the modules of Spark's Python processes once and forks all of these processes.
+"""Fork server: imports the modules of Spark's Python processes once, and forks a child for each process.
 
-    engine ─┬─ JVM ──────── python_launcher ┐ hands over: its pipes, environment, arguments
-            └─ fork server ──────── child ──┘ runs what Spark started
+    engine ─┬─ JVM ──────── python_launcher ┐ sends its pipes, environment and arguments to the child
+            └─ fork server ──────── child ──┘ runs the module that Spark has named
 
 Before the first row is read, Spark starts seven Python processes, one after the other. Each of them unpickles
-our source or chain: 3.8 s of imports, during which no other work runs. The fork server does these imports
-while the JVM starts, on an otherwise idle core.
+the source or the chain, which needs 3.8 s of imports while all other work waits. The fork server does these
+imports while the JVM starts, on an otherwise idle core.
 
-The child is an ordinary process, with the pipes of the process that Spark started. The process that Spark
-started only waits for the child's end.
+The child is an ordinary process, but has the pipes of the process that Spark started (``python_launcher``).
+That process only waits for the child's end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from service.job import source
 from service.job.workers import worker_daemon
 from service.jvm.python_launcher import PID_BYTES
 
-#: Modules imported only for the children.
+#: Modules imported here only so that the children have them.
 LOADED = (
     create_data_source,
     daemon,
@@ -45,7 +45,7 @@ LOADED = (
 )
 
 _CHUNK_BYTES = 1 << 16
-#: Option of Linux's ``prctl`` that names a process; names are cut after 15 bytes.
+#: Option of Linux's ``prctl`` that names a process. Linux cuts names after 15 bytes.
 _PR_SET_NAME = 15
 
 
@@ -67,7 +67,7 @@ def serve(listener: socket.socket) -> None:
 
 
 def _run(asking: socket.socket) -> None:
-    """Take over the task of the requesting process."""
+    """Become the process for which ``python_launcher`` has asked: take its pipes and run its module."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     data, pipes, _, _ = socket.recv_fds(asking, _CHUNK_BYTES, 3)
     while not data.endswith(b"\n"):
@@ -86,7 +86,7 @@ def _run(asking: socket.socket) -> None:
     sys.modules.pop(module, None)  # it runs as "__main__"
     status = _status_of(module)
     asking.sendall(bytes([status & 0xFF]))
-    # End without the interpreter's clean-up: the loaded modules belong to the server.
+    # End without the interpreter's clean-up, which would clean up modules of the server.
     os._exit(status)
 
 

@@ -1,11 +1,11 @@
-"""Daemon from which Spark's Python workers are forked: it imports their modules once.
+"""Daemon that forks Spark's Python workers, after it has imported the workers' modules once.
 
-    JVM ── worker daemon ──fork── worker        all tasks' code is loaded when the worker starts
+    JVM ── worker daemon ──fork── worker        has the code of all tasks when it starts
                          └─fork── worker
 
-Spark's own daemon forks first and imports later, so that each worker spends seconds on pandas, pyarrow and
-numba. Spark's daemon also collects garbage after every task, scanning all imported objects. This takes 0.1 s
-per task, half of all the CPU time that workers used in the many-keys benchmark. Objects that are frozen
+Spark's own daemon forks first and imports later, so each worker spends seconds on importing pandas, pyarrow
+and numba. Spark's daemon also collects garbage after every task, scanning all imported objects. This takes
+0.1 s per task, half of all the CPU time that workers used in the many-keys benchmark. Objects that are frozen
 before the fork (``gc.freeze``) are not scanned, and are shared by the workers.
 
 By default, the C library returns freed memory to the system, and reusing it costs a page fault per 4 kB.
@@ -27,7 +27,7 @@ from pyspark.sql.worker import plan_data_source_read
 
 from service.job import chain_processor, source
 
-#: Modules imported only for the workers.
+#: Modules imported here only so that the workers have them.
 LOADED = (
     chain_processor,
     source,
@@ -36,13 +36,14 @@ LOADED = (
     plan_data_source_read,
 )
 
-#: Options of ``mallopt`` of the GNU C library (malloc.h), in bytes: free memory at the end of the heap that
-#: is kept, how much the heap grows at once, and the largest block that is part of it (32 MB is the most).
+#: Options of ``mallopt`` of the GNU C library (malloc.h) and their values in bytes: how much free memory at
+#: the end of the heap is kept, by how much the heap grows at once, and the largest block that is taken from
+#: the heap (at most 32 MB).
 _MALLOC_OPTIONS = {-1: 256 << 20, -2: 16 << 20, -3: 32 << 20}
 
 
 def keep_freed_memory() -> None:
-    """Let this process and its children reuse freed memory; works only with the GNU C library."""
+    """Let this process and its children keep freed memory for reuse, if they use the GNU C library."""
     pa.set_memory_pool(pa.system_memory_pool())
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:

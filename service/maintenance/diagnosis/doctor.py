@@ -1,7 +1,7 @@
-"""Checks of ``sluice doctor``: the machine, the places of a service's data, and processes that use them.
+"""Checks of ``sluice doctor``: the machine, the directories and databases of a service, and its port.
 
-A missing data directory is not made, and a catalog of an older version is not migrated. To check that a place
-is writable, a file is created there and removed; missing folders of a separate storage are created.
+A missing data directory is not created, and a catalog of an older version is not migrated. To check that a
+directory is writable, a file is created there and removed. Missing folders of a separate storage are created.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ from service.jvm.java import OLDEST_JAVA, use_java
 from service.recovery.identity import identity_of
 from service.recovery.opening import CATALOG_DOWN_HINT, open_catalog, refuse_missing, sqlite_file
 
-#: Largest accepted difference of this machine's clock from the newest batch's or a file server's time, s.
+#: Maximum seconds by which the times of the newest batch and of a file server may differ from this machine's
+#: clock.
 SKEW_S: Final = 5.0
-#: How long a service may take to answer, s.
+#: Seconds within which a service must answer.
 ANSWER_S: Final = 3.0
 
 State = Literal["ok", "warning", "problem"]
@@ -47,10 +48,11 @@ class Finding:
     """Result of one check.
 
     Attributes:
-        part: The checked part, in a word or two.
-        state: ``problem``: a service would not start or would fail; ``warning``: it may have trouble.
-        told: The finding, in a sentence.
-        hint: Advice, in a sentence; None if no action is needed.
+        part: What was checked, in a word or two, such as ``data directory``.
+        state: ``problem`` if a service would not start or would fail, ``warning`` if it may have trouble,
+            else ``ok``.
+        told: What was found, in a sentence.
+        hint: Advice, in a sentence, or None if no action is needed.
     """
 
     part: str
@@ -60,10 +62,10 @@ class Finding:
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
-    """Yield the findings, part by part.
+    """Check everything that a service needs, and yield the findings one after the other.
 
     Args:
-        settings: Settings that the service would start with.
+        settings: Settings with which the service would start.
     """
     checks: tuple[tuple[str, Callable[[Settings], Iterator[Finding]]], ...] = (
         ("versions", _versions),
@@ -106,7 +108,7 @@ def _cores(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "cores",
             "warning",
-            f"Spark is to use {wanted} cores, and this process may use {usable}.",
+            f"Spark is set to use {wanted} cores, but this process may use only {usable}.",
             "Set SLUICE_CORES to the number of cores that the container or cgroup grants.",
         )
     else:
@@ -119,7 +121,7 @@ def _memory(settings: Settings) -> Iterator[Finding]:
     needed = settings.spark.driver_memory_bytes + workers * (settings.state.cache_mb << 20)
     told = f"{shown_bytes(free)} are free; the JVM and the workers' caches may take {shown_bytes(needed)}."
     if needed > free:
-        hint = "Set SLUICE_CACHE_MB (MB for each worker) or SLUICE_CORES lower."
+        hint = "Decrease SLUICE_CACHE_MB (MB for each worker) or SLUICE_CORES."
         yield Finding("memory", "warning", told, hint)
     else:
         yield Finding("memory", "ok", told)
@@ -147,14 +149,14 @@ def _directory(settings: Settings) -> Iterator[Finding]:
         which = "ahead of" if ahead_s > 0 else "behind"
         told = f"The file system of {existing} is {abs(ahead_s):.0f} s {which} this machine."
         yield Finding("clock", "warning", told, "Synchronize both clocks.")
-    made = "" if existing == data_dir.root else " It is made at the first start."
+    made = "" if existing == data_dir.root else " It is created at the first start."
     yield Finding("data directory", "ok", f"{data_dir.root} can be written.{made}")
 
 
 def _disk(settings: Settings) -> Iterator[Finding]:
     space = DiskSpace(_existing(settings.storage.find_data_dir().root), settings.ingest.min_free_mb)
     told = space.told(space.least_bytes)
-    hint = "Free some space, or set SLUICE_MIN_FREE_MB lower."
+    hint = "Free some space, or decrease SLUICE_MIN_FREE_MB."
     if space.is_out:
         yield Finding("disk", "problem", f"{told} Batches take no input.", hint)
     elif space.is_low:
@@ -171,7 +173,7 @@ def _catalog(settings: Settings) -> Iterator[Finding]:
         if settings.storage.catalog_url is not None and not file.parent.is_dir():
             yield Finding("catalog", "problem", f"There is no directory {file.parent}.", CATALOG_DOWN_HINT)
         else:
-            yield Finding("catalog", "ok", "There is none yet; it is made at the first start.")
+            yield Finding("catalog", "ok", "There is no catalog yet; it is created at the first start.")
         return
     try:
         store = Store.open(url, migrate=False)
@@ -185,13 +187,13 @@ def _catalog(settings: Settings) -> Iterator[Finding]:
         identity = identity_of(store)
         lease, manifest = store.lease.current(), store.batches.last_manifest()
         streams, queries = len(store.streams.all()), len(store.queries.all())
-    # Open the catalog only if that changes nothing: opening gives an identity to parts without one, and can
-    # create a directory on a new machine.
+    # The catalog is opened in full only if that changes nothing, because opening writes missing identities
+    # and can create a directory on a new machine.
     if identity is not None and identity.settled and data_dir.identity.exists():
         open_catalog(data_dir, settings.storage.catalog_url).close()
-    holder = "No engine holds its lease."
+    holder = "No engine holds the catalog's lease."
     if lease is not None and lease.token:
-        holder = f"Its lease is with process {lease.holder.pid} on {lease.holder.host}."
+        holder = f"Process {lease.holder.pid} on {lease.holder.host} holds the catalog's lease."
     yield Finding("catalog", "ok", f"Streams: {streams:,}, queries: {queries:,}. {holder}")
     if manifest is not None:
         yield _clock(manifest.batch, manifest.committed_at_us)
@@ -203,10 +205,10 @@ def _clock(batch: int, committed_at_us: int) -> Finding:
         return Finding(
             "clock",
             "warning",
-            f"Batch {batch:,} was committed {ahead_s:,.0f} s from now: the clock has gone back.",
-            "Synchronize the clock; retention and the age of statistics depend on it.",
+            f"Batch {batch:,} has a commit time {ahead_s:,.0f} s in the future: the clock was set back.",
+            "Synchronize the clock, because retention and the age of statistics depend on it.",
         )
-    return Finding("clock", "ok", f"Batch {batch:,}, the newest, was committed {-ahead_s:,.0f} s ago.")
+    return Finding("clock", "ok", f"The newest batch, {batch:,}, was committed {-ahead_s:,.0f} s ago.")
 
 
 def _storage(settings: Settings) -> Iterator[Finding]:
@@ -232,19 +234,19 @@ def _port(settings: Settings) -> Iterator[Finding]:
         if (ready := _answer(settings)) is not None:
             yield ready
         else:
-            told = f"Nothing can listen on {where}: {error.strerror or error}."
-            yield Finding("port", "problem", told, "Name another one with --port or --host.")
+            told = f"A service cannot listen on {where}: {error.strerror or error}."
+            yield Finding("port", "problem", told, "Name another port (--port) or address (--host).")
         return
     yield Finding("port", "ok", f"{where} is free.")
 
 
 def _answer(settings: Settings) -> Finding | None:
-    """Return the answer of a Sluice service on the port; None if another program or nobody answers."""
+    """Return the finding about a Sluice service on the port, or None if no Sluice service answers."""
     scheme = "http" if settings.access.tls_cert is None else "https"
     host = f"[{settings.server.host}]" if ":" in settings.server.host else settings.server.host
     url = f"{scheme}://{host}:{settings.server.port}/health/ready"
     try:
-        # The certificate is not checked here: the request contains no secrets.
+        # The certificate is not checked, because the request contains no secrets.
         found = httpx.get(url, timeout=ANSWER_S, verify=False)
         body = found.json()
     except (httpx.HTTPError, ValueError):
@@ -262,7 +264,7 @@ def _answer(settings: Settings) -> Finding | None:
 
 
 def table(findings: Iterable[Finding]) -> Table:
-    """Return the findings as a table that fits the terminal."""
+    """Return the findings as a table; ``rich`` fits it to the terminal."""
     shown = Table.grid(padding=(0, 2))
     for finding in findings:
         hint = "" if finding.hint is None else f"\nhint: {finding.hint}"

@@ -1,4 +1,4 @@
-"""``sluice repair``: report faults of a data directory and their repair; with --yes, repair it."""
+"""``sluice repair``: report a fault of a data directory and its repair; with --yes, do the repair."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from service.recovery.opening import open_catalog
 def repair(
     directory: Path, storage: StorageSettings, spark: SparkSettings, *, yes: bool, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Repair a data directory, or describe the repair.
+    """Describe the fault of a data directory and its repair, and do the repair if asked to.
 
     Args:
         directory: Data directory of a service, or output directory of a run.
-        storage: Locations of the catalog and of a separate storage; the data directory in these settings is
-            not used.
-        spark: Settings of Spark, which reads the state.
+        storage: Settings that locate the catalog and a separate storage. The settings' data directory is not
+            used.
+        spark: Settings of the Spark that reads the state.
         yes: Whether to do the repair.
         say: Prints a line.
 
     Returns:
-        The printed facts, for programs: the fault as ``wrong``, the description of the ``repair`` (both
-        None if nothing is wrong), and whether it was ``repaired``.
+        The printed values, for programs: the fault as ``wrong`` and the description of the ``repair``, both
+        None if there is no fault, and whether it was ``repaired``.
 
     Raises:
         NoDataDir: There is no data directory.
@@ -50,19 +50,20 @@ def repair(
             lease.acquire()
             try:
                 if lease.unsynced:
-                    # Check now, because the next start can no longer know that power may have failed.
+                    # This check removes files that may be incomplete after a power failure. It is made now,
+                    # because the lease that shows the failure is about to be released.
                     with suppress(OtherLife):
                         check_checkpoint(store, data_dir, unsynced=True)
                 read = manifest_reader(spark, data_dir.spark_log)
                 found = find_repair(store, data_dir, data_dir.events_url(storage.catalog_url), read)
                 if found is None:
-                    say("nothing to repair: catalog, checkpoint and results belong together and are whole")
+                    say("nothing to repair: catalog, checkpoint and results belong together and are complete")
                     return {"wrong": None, "repair": None, "repaired": False}
                 say(f"wrong: {found.found}")
                 say(f"repair: {found.does}")
                 if yes:
                     found.apply()
-                say("repaired" if yes else "nothing was changed; --yes repairs it")
+                say("repaired" if yes else "nothing was changed; with --yes, the command does the repair")
                 return {"wrong": found.found, "repair": found.does, "repaired": yes}
             finally:
                 lease.release()

@@ -1,4 +1,4 @@
-"""Backups of a data directory: made while the service runs, restored into an empty directory.
+"""Backups of a data directory: they are made while the service runs, and restored to an empty directory.
 
 Doors: backup, backup_files, restore.
 """

@@ -1,16 +1,16 @@
 """``sluice backup``: make a consistent copy of a data directory while its service runs.
 
-The copy is crash-consistent, since its parts are taken in the reverse of the order in which a batch makes
+The copy is crash-consistent, because its parts are copied in the reverse of the order in which a batch makes
 them durable:
 
-    commit log ─ offset log ─ state ─ segments ─ catalog ─ event log ─ results and the rest
+    commit log ─ offset log ─ state ─ segments ─ catalog ─ event log ─ results and all other files
     batch d      up to d + 1                     d or d + 1            what the catalog names, and more
 
-A service that starts from the copy repeats batch d + 1, or runs it for the first time. Either case needs the
-state after batch d, whose segment files exist until batch d + 3 begins. Copying takes longer than a batch, so
-all files are hard-linked first: they are immutable, and a hard link keeps their bytes. If more than one batch
-was committed meanwhile, the new files are hard-linked in another pass; each pass is faster than the one
-before. The files are copied after the last pass.
+A service that starts from the copy repeats batch d + 1, or runs it for the first time. In both cases it
+needs the state after batch d, whose segment files exist until batch d + 3 begins. Copying takes longer than a
+batch, so all files are hard-linked first. Files are immutable, and a hard link keeps their bytes. If more
+than one batch was committed meanwhile, another pass hard-links the new files; each pass is faster than the
+pass before. The files are copied after the last pass.
 """
 
 from __future__ import annotations
@@ -45,28 +45,30 @@ from service.recovery.backups.backup_files import (
 from service.recovery.checkpoint import examine_checkpoint
 from service.results.files.result_check import check_files
 
-#: Maximum number of attempts to hard-link all files before the backup fails.
+#: Maximum number of passes that hard-link all files before the backup fails.
 _ATTEMPTS = 50
-#: Maximum number of snapshots per backup; another one is taken if result files are dropped meanwhile.
+#: Maximum number of snapshots per backup. A new snapshot is taken if result files were dropped meanwhile.
 _SNAPSHOTS = 3
-#: Directory of the hard links. It is inside the data directory because hard links need the same file system.
+#: Directory of the hard links, inside the data directory because hard links need the same file system.
 STAGING = ".backup"
-#: Entries that a backup copies separately, or leaves out (locks, logs, scratch space).
+#: Entries of the data directory that a backup copies separately, or leaves out (locks, logs, temporary
+#: files).
 _NOT_THE_REST = frozenset(
     {"checkpoint", "results", "late", "spill", "engine.lock", "spark.log", "identity.json", STAGING}
 )
-#: Prefix of files with rows in transit between workers; a repeated batch sends them again.
+#: Prefix of files with rows in transit between workers. A backup leaves them out, because a repeated batch
+#: writes them again.
 _ARRIVING = "rows."
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A backup that was made.
+    """Extent of a finished backup.
 
     Attributes:
         batch: Last batch whose results the backup contains; -1 if none.
-        files: Number of its files.
-        bytes: Total length of its files.
+        files: Number of files in the backup.
+        bytes: Total length of these files.
     """
 
     batch: int
@@ -75,12 +77,12 @@ class Backup:
 
 
 def back_up(data_dir: DataDir, catalog: Path, target: Path) -> Backup:
-    """Copy a data directory to ``target``; its service may run.
+    """Copy a data directory to ``target``; the directory's service may run meanwhile.
 
     Args:
         data_dir: The data directory.
-        catalog: SQLite file of its catalog.
-        target: Directory that does not exist, or is empty.
+        catalog: SQLite file of the catalog.
+        target: Directory that does not exist or is empty.
 
     Raises:
         BackupRefused: ``target`` is not empty, is inside the data directory, or cannot be written.
@@ -93,7 +95,7 @@ def back_up(data_dir: DataDir, catalog: Path, target: Path) -> Backup:
     if target.resolve().is_relative_to(data_dir.root.resolve()):
         raise BackupRefused(
             f'backup "{target}" is inside the data directory',
-            hint="Name a directory elsewhere, best on another disk.",
+            hint="Name a directory elsewhere, preferably on another disk.",
         )
     if is_taken(target):
         raise BackupRefused(
@@ -106,7 +108,7 @@ def back_up(data_dir: DataDir, catalog: Path, target: Path) -> Backup:
                 _verify(staged)
                 break
             except CorruptResults:
-                # Files were dropped, or merged into others, since the catalog was read: take a new snapshot.
+                # Files were dropped or merged after the catalog was read, so a new snapshot is needed.
                 if attempt == _SNAPSHOTS:
                     raise
         try:
@@ -128,9 +130,9 @@ def _staging(data_dir: DataDir) -> Iterator[DataDir]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise BackupNotMade(
-                f'another backup of "{data_dir.root}" runs', hint="Try again once it has ended."
+                f'another backup of "{data_dir.root}" is running', hint="Try again after it has ended."
             ) from error
-        for path in root.iterdir():  # left by a backup that was killed
+        for path in root.iterdir():  # files that a killed backup has left
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         try:
             yield DataDir(root)
@@ -141,11 +143,11 @@ def _staging(data_dir: DataDir) -> Iterator[DataDir]:
 
 
 def _take(data_dir: DataDir, staged: DataDir, catalog: Path) -> int:
-    """Hard-link all files of a consistent snapshot; return its last batch, -1 if none."""
+    """Hard-link all files of a consistent snapshot; return the snapshot's last batch, or -1 if none."""
     for _ in range(_ATTEMPTS):
         done = _take_checkpoint(data_dir, staged)
         with ExitStack() as pins:
-            # Open transactions pin the present state of both databases, however long the copies take.
+            # Open transactions pin the present state of both databases until both are copied.
             catalog_now = pins.enter_context(_pinned(catalog))
             events_now = pins.enter_context(_pinned(data_dir.events_db))
             committed = catalog_now.execute("SELECT coalesce(max(batch), -1) FROM batches").fetchone()[0]
@@ -164,7 +166,8 @@ def _take(data_dir: DataDir, staged: DataDir, catalog: Path) -> int:
         copy_file(data_dir.identity, staged.identity)
     with Store.open(staged.catalog_url, migrate=False) as store:
         lease = store.lease.current()
-        # A lease from before a reboot is kept: it tells the next start that the last batch may be incomplete.
+        # A lease from before a reboot is kept, because it tells the next start that the last batch may be
+        # incomplete.
         if lease is not None and lease.token and lease.holder.boot == boot_id():
             store.lease.release(lease)
         for named in store.result_files.all():
@@ -178,7 +181,7 @@ def _take(data_dir: DataDir, staged: DataDir, catalog: Path) -> int:
 
 
 def _take_checkpoint(data_dir: DataDir, staged: DataDir) -> int:
-    """Hard-link Spark's checkpoint; return the last batch in its commit log, -1 if none."""
+    """Hard-link Spark's checkpoint; return the last batch in the commit log, or -1 if none."""
     segments = directory_here(data_dir.segments)
     ours, theirs = SparkLog(staged.checkpoint), SparkLog(data_dir.checkpoint)
     for directory in (ours.commits, ours.offsets):
@@ -199,12 +202,13 @@ def _take_checkpoint(data_dir: DataDir, staged: DataDir) -> int:
 
 
 def _mirror(directory: Path, own: Path, *, up_to: int | None = None) -> None:
-    """Mirror ``directory`` in ``own`` with hard links; remove links to files that no longer exist.
+    """Mirror ``directory`` in ``own`` with hard links, and remove links to files that no longer exist.
 
     Args:
         directory: Directory to mirror; a missing directory counts as empty.
         own: Target directory, which may contain links from earlier calls.
-        up_to: Last log entry to include, if the directory is a log.
+        up_to: Number of the last entry to include if the directory is a log of Spark; None includes all
+            files.
     """
     own.mkdir(parents=True, exist_ok=True)
     found = set()
@@ -225,7 +229,7 @@ def _mirror(directory: Path, own: Path, *, up_to: int | None = None) -> None:
 
 
 def _name_again(path: Path, target: Path) -> bool:
-    """Hard-link a file, or copy it if that is impossible; return whether the file exists."""
+    """Hard-link a file, or copy it if a hard link is impossible; return whether the file exists."""
     try:
         if target.exists():
             ours, theirs = target.stat(), path.stat()
@@ -237,7 +241,7 @@ def _name_again(path: Path, target: Path) -> bool:
             target.hardlink_to(path)
         except FileNotFoundError:
             raise
-        except OSError:  # hard links unsupported, or the target is on another file system
+        except OSError:  # hard links are not supported, or the target is on another file system
             copy_file(path, target)
     except FileNotFoundError:
         return False
@@ -263,7 +267,7 @@ def _copy_database(connection: sqlite3.Connection, target: Path) -> None:
 
 
 def _verify(staged: DataDir) -> None:
-    """Refuse parts that are damaged or do not belong together: their backup would be useless."""
+    """Refuse parts that are damaged or do not belong together, because their backup would be useless."""
     with Store.open(staged.catalog_url, migrate=False) as store:
         for named in store.result_files.all():
             check_files(staged.results, named.files)
@@ -296,7 +300,7 @@ def _copy(data_dir: DataDir, staged: DataDir, target: Path, batch: int) -> Backu
 
 
 def _rest(data_dir: DataDir) -> Iterator[Path]:
-    """Yield all files that are not copied separately, such as dead letters, exports and sources."""
+    """Yield all files that other functions do not copy, such as dead letters, exports and sources."""
     for path in sorted(data_dir.root.iterdir()):
         databases = (data_dir.catalog_db.name, data_dir.events_db.name)
         if path.name in _NOT_THE_REST or path.name.startswith((*databases, "checkpoint.before-", ".")):

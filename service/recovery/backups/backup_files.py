@@ -1,9 +1,10 @@
-"""Files of a backup: copied with their checksums, listed at the end, and verified when they are read.
+"""Files of a backup: they are copied, then listed with their checksums, and verified when they are read.
 
-    DIR/backup.json   format, time, last batch; length and CRC-32C of each file; CRC-32C of all of this
+    DIR/backup.json   format, time, last batch; length and CRC-32C of each file; CRC-32C of these values
     DIR/...           the files of the data directory
 
-The list is written last, once all files that it names are on disk: a directory without it is not a backup.
+The list is written last, once all files that it names are on disk. A directory without a list is not a
+backup.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LIST = "backup.json"
 #: Format number, increased when older versions cannot restore new backups.
 _FORMAT = 1
 _CHUNK_BYTES = 1 << 20
-_RESTORE_ANOTHER = "Restore another backup: this one is not as it was written."
+_RESTORE_ANOTHER = "Restore another backup, because this backup has changed since it was written."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class BackupList:
     Attributes:
         created_at_us: Time of the backup, µs UTC.
         batch: Last batch whose results the backup contains; -1 if none.
-        files: Length in bytes and CRC-32C of each file, by its path relative to the backup.
+        files: Length in bytes and CRC-32C of each file, by the file's path relative to the backup.
     """
 
     created_at_us: int
@@ -44,7 +45,7 @@ class BackupList:
 
 
 def files_below(directory: Path) -> Iterator[Path]:
-    """Yield all regular files below a directory, in no order; files removed meanwhile may be missing."""
+    """Yield all regular files below a directory, in any order, except files that are removed meanwhile."""
     for parent, _, names in os.walk(directory):
         for name in names:
             path = Path(parent) / name
@@ -53,7 +54,7 @@ def files_below(directory: Path) -> Iterator[Path]:
 
 
 def copy_file(source: Path, target: Path) -> tuple[int, int]:
-    """Copy a file and its timestamps; return the length and CRC-32C of the bytes read.
+    """Copy a file and its timestamps; return length and CRC-32C of the bytes that were read.
 
     Raises:
         OSError: The file cannot be read, or the copy cannot be written.
@@ -90,7 +91,7 @@ def read_list(directory: Path) -> BackupList:
 
     Raises:
         BackupRefused: The directory is not a backup, or a later version made it.
-        BackupDamaged: The list was changed since it was written.
+        BackupDamaged: The list has changed since it was written.
     """
     path = directory / LIST
     try:
@@ -98,7 +99,7 @@ def read_list(directory: Path) -> BackupList:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise BackupRefused(
             f'"{directory}" is not a backup',
-            detail=f"It has no {LIST}, which is written once a backup is complete.",
+            detail=f"The directory has no {LIST}, which is written once a backup is complete.",
             hint="Name a directory that sluice backup has made.",
         ) from error
     except (OSError, UnicodeDecodeError) as error:
@@ -107,24 +108,24 @@ def read_list(directory: Path) -> BackupList:
         facts = json.loads(text)
         checksum = facts.pop("crc32c")
         if checksum != _checksum(facts):
-            raise _damaged(path, "It does not match its checksum.")
+            raise _damaged(path, "The list does not match its checksum.")
         if facts["format"] > _FORMAT:
             raise BackupRefused(
-                f'backup "{directory}" is of a later version of Sluice',
-                detail=f"Its format is {facts['format']}, this version reads up to {_FORMAT}.",
-                hint="Restore it with the version that made it, or a later one.",
+                f'a later version of Sluice made backup "{directory}"',
+                detail=f"The backup has format {facts['format']}; this version reads up to {_FORMAT}.",
+                hint="Restore the backup with the version that made it, or with a later version.",
             )
         files = {str(name): (int(length), int(crc)) for name, (length, crc) in facts["files"].items()}
         return BackupList(int(facts["created_at_us"]), int(facts["batch"]), files)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(path, "It is not what sluice backup writes.") from error
+        raise _damaged(path, "The list does not have the form that sluice backup writes.") from error
 
 
 def check_file(directory: Path, name: str, wanted: tuple[int, int]) -> None:
-    """Refuse a file of a backup that differs from what was written.
+    """Refuse a file of a backup that differs from the file that was written.
 
     Raises:
-        BackupDamaged: The file is missing or has other bytes.
+        BackupDamaged: The file is missing, or its length or checksum differs.
     """
     path = directory / name
     checksum, length = 0, 0
@@ -141,20 +142,20 @@ def check_file(directory: Path, name: str, wanted: tuple[int, int]) -> None:
 def refuse_other(path: Path, found: tuple[int, int], wanted: tuple[int, int]) -> None:
     """Raise ``BackupDamaged`` if a file's length or checksum differs from the list."""
     if found[0] != wanted[0]:
-        raise _damaged(path, f"It has {found[0]} bytes, {wanted[0]} were written.")
+        raise _damaged(path, f"The file has {found[0]} bytes, but {wanted[0]} were written.")
     if found[1] != wanted[1]:
-        raise _damaged(path, "Its checksum is not the one that was written.")
+        raise _damaged(path, "The file's checksum differs from the checksum in the list.")
 
 
 def is_taken(directory: Path) -> bool:
-    """Return whether a path is taken: by a file, or by a directory that is not empty."""
+    """Return whether a path is a file, or a directory that is not empty."""
     if directory.is_dir():
         return any(directory.iterdir())
     return directory.exists() or directory.is_symlink()
 
 
 def make_empty(directory: Path, names: Iterable[Path]) -> None:
-    """Remove the given files, then all empty subdirectories, from an unusable directory."""
+    """Remove the given files from a directory, then all of its empty subdirectories."""
     for path in names:
         path.unlink(missing_ok=True)
     for parent, _, _ in os.walk(directory, topdown=False):

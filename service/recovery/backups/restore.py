@@ -1,11 +1,11 @@
 """``sluice restore``: make a data directory from a backup, with a new identity.
 
-All files are verified before the first one is written, and again while they are copied. The catalog is
-written last: the service refuses to start without a catalog, so an interrupted restore cannot be used by
+All files are verified before the first file is written, and again while they are copied. The catalog is
+written last. A service refuses to start without a catalog, so an interrupted restore cannot be used by
 mistake.
 
-A restored directory gets a new identity, because the original may still exist: neither directory accepts the
-other's catalog, checkpoint or event log.
+A restored directory gets a new identity, because the original may still exist. So neither directory accepts
+the catalog, checkpoint or event log of the other directory.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ def restore(backup: Path, root: Path) -> BackupList:
 
     Args:
         backup: Directory that ``sluice backup`` has made.
-        root: Data directory that does not exist, or is empty.
+        root: Data directory that does not exist or is empty.
 
     Raises:
         BackupRefused: ``backup`` is not a backup, or ``root`` is not empty or cannot be written.
-        BackupDamaged: A file of the backup is missing or was changed; nothing is restored.
+        BackupDamaged: A file of the backup is missing or has changed. Nothing is restored.
         CatalogVersionMismatch: A later version of Sluice made the backup.
     """
     found = read_list(backup)
     if is_taken(root):
         raise BackupRefused(
             f'data directory "{root}" is not empty',
-            detail="A restore writes to a new directory: what is there would not belong to it.",
-            hint="Name another directory with --data-dir, or move this one away.",
+            detail="A backup is restored to a new directory, because existing files would not belong to it.",
+            hint="Name another directory with --data-dir, or move this directory away.",
         )
     for name, facts in found.files.items():
         check_file(backup, name, facts)
@@ -84,7 +84,7 @@ def _give_identity(data_dir: DataDir, catalog: Path) -> None:
     """Give a new identity to the catalog and to every part that already has an identity."""
     with Store.open(f"sqlite:///{catalog}") as store:
         if identity_of(store) is None:
-            return  # made by an old version without identities: the first start assigns one
+            return  # an old version made the backup; the first start assigns an identity
         new = uuid.uuid4().hex
         for path in (data_dir.identity, data_dir.checkpoint_identity):
             if mark := read_mark(path):

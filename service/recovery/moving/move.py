@@ -2,16 +2,16 @@
 
     old, untouched              new                                        can start
     ----------------------------------------------------------------------------------
-    everything                  move.json                                  old
+    all data                    move.json                                  old
                                 results, state, events, exports            old
                                 the catalog, in one transaction            old
     setting "moved"                                                        neither
                                 move.json is removed                       new
 
 All files are read back and compared before the catalog is written. Running the same command again restarts an
-interrupted move, or finishes it if only the last two steps are missing. The identity is kept: sinks recognize
-the service by it, so no batch is delivered a second time. The identity must not be in use twice, so the old
-and the new directory can never both start.
+interrupted move, or finishes it if only the last two steps are missing. The new directory keeps the identity,
+by which sinks recognize the service, so that no batch is delivered a second time. An identity must not be in
+use twice, so at most one of the old and the new directory can start.
 
 The target gets a new checkpoint (``moved_state``), which continues after the last batch done in the old
 checkpoint. Later batches in the catalog are repeated with the input that their manifests name, as after a
@@ -56,18 +56,18 @@ from service.recovery.opening import (
 )
 from service.results.files.result_check import check_files, length_and_checksum
 
-#: Number of files that are fetched, uploaded and read back at a time.
+#: Number of files that are fetched, uploaded and read back together.
 _AT_ONCE = 32
-_START_IT = "Start the service there and stop it again, then move it."
+_START_IT = "Start the service on that directory, stop it, then move the directory."
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Place of a service's data.
+    """Where the data of a service are.
 
     Attributes:
         data_dir: The data directory, with its storage.
-        catalog_url: SQLAlchemy URL of the catalog; None: SQLite in the data directory.
+        catalog_url: SQLAlchemy URL of the catalog. None means SQLite in the data directory.
     """
 
     data_dir: DataDir
@@ -84,10 +84,10 @@ class FinishedMove:
     """A completed move.
 
     Attributes:
-        batch: Last batch whose results were moved, -1 for none.
-        buckets: Number of buckets; None if it is not fixed yet.
-        files: Files of results, late rows, dead letters and exports.
-        state_rows: Rows of the state, counted once for every join that holds them.
+        batch: Last batch whose results were moved, or -1 if there is none.
+        buckets: Number of buckets, or None if it is not fixed yet.
+        files: Number of moved files of results, late rows, dead letters and exports.
+        state_rows: Number of rows of the state. A row counts once for every join that stores it.
     """
 
     batch: int
@@ -101,8 +101,8 @@ class _Checkpoint:
     """State from which a checkpoint continues.
 
     Attributes:
-        offset: Input offset at the end of the last done batch; None before the first batch.
-        state: State after that batch.
+        offset: Offset at the end of the last done batch, or None before the first batch.
+        state: State after the last done batch, or None before the first batch.
     """
 
     offset: Offset | None
@@ -116,13 +116,13 @@ def move(
 
     Args:
         store: The catalog of the source, opened with ``moved_to``.
-        source: Present place.
-        target: New place: missing, empty, or left by an interrupted move.
-        buckets: Number of buckets; None keeps the number.
+        source: Where the data are now.
+        target: Where the data are moved to: missing, empty, or left by an interrupted move.
+        buckets: Number of buckets in the target. None keeps the number.
         read_manifests: Reads the state that Spark has stored.
 
     Returns:
-        The completed move; None if an earlier move only had to be finished.
+        The completed move, or None if an earlier move only had to be finished.
 
     Raises:
         MoveRefused: The target is not empty or overlaps the source, or the source cannot be moved in its
@@ -130,16 +130,16 @@ def move(
         OtherLife: Parts of the source do not belong together.
         CorruptResults: A result file is damaged.
         CorruptSegment: A segment is damaged.
-        MoveFailed: The written data differ from the data read.
+        MoveFailed: The written data differ from the data that were read.
     """
     identity = identity_of(store)
-    assert identity is not None, "open_catalog gives one"
+    assert identity is not None, "open_catalog gives the catalog an identity"
     root = target.data_dir.root
     if goes_on_in(store) == root:
         if not root.is_dir():
             raise MoveRefused(
                 f'data directory "{source.data_dir.root}" was moved to "{root}", which is not there',
-                hint="Bring that directory back, or restore a backup of it.",
+                hint="Bring the new directory back, or restore a backup of it.",
             )
         _finish(root)
         return None
@@ -172,8 +172,8 @@ def move(
     if (store.control_log.head(), store.batches.last(), after) != (*standing, heads):
         raise MoveRefused(
             f'data directory "{source.data_dir.root}" changed while it was moved',
-            detail="A process that serves the API still takes events or changes of queries.",
-            hint="Stop all processes of the service, then give the command again.",
+            detail="A process that serves the API still accepts events or changes of queries.",
+            hint="Stop all processes of the service, then run the command again.",
         )
     mark_moved(store, root)
     _finish(root)
@@ -183,11 +183,11 @@ def move(
 
 @contextmanager
 def _taken_target(target: Place, identity: Identity) -> Iterator[Store]:
-    """Remove leftovers of an earlier attempt, then open the catalog of the empty target."""
+    """Clear the target of an interrupted attempt's files, then open the target's empty catalog."""
     data_dir, storage = target.data_dir, target.data_dir.storage
     root, mark = data_dir.root, read_mark(data_dir.move)
     catalog = target.catalog_url or data_dir.catalog_url
-    # Records the places that this attempt found empty. Only these may be cleared later, never the source's.
+    # Storage and catalog that this attempt found empty. Only these may be cleared later, never the source's.
     found_empty = {
         "identity": identity.id,
         "storage": "" if storage is None else storage.url,
@@ -217,7 +217,7 @@ def _taken_target(target: Place, identity: Identity) -> Iterator[Store]:
 
 
 def _begun(data_dir: DataDir) -> bool:
-    """Return whether a data directory has only the half-written ``move.json`` of a crashed attempt."""
+    """Return whether a data directory contains only an incomplete ``move.json`` of a crashed attempt."""
     root, mark = data_dir.root, data_dir.move.name
     return root.is_dir() and all(
         path.name.startswith(f".{mark}.") and path.is_file() for path in root.iterdir()
@@ -225,7 +225,7 @@ def _begun(data_dir: DataDir) -> bool:
 
 
 def _clear(data_dir: DataDir) -> None:
-    """Remove leftovers of an earlier attempt from a data directory, except ``move.json``."""
+    """Remove all files of an interrupted attempt from a data directory, except ``move.json``."""
     for path in data_dir.root.iterdir():
         if path == data_dir.move:
             continue
@@ -244,7 +244,7 @@ def _checkpoint(store: Store, data_dir: DataDir, read_manifests: ReadManifests) 
         return _Checkpoint(None, None)
     offset = log.input_end(found.done)
     if offset is None:
-        raise CheckpointDamaged(f"Spark's log entry {found.done} is not whole", hint=_START_IT)
+        raise CheckpointDamaged(f"Spark's log entry {found.done} is not complete", hint=_START_IT)
     return _Checkpoint(offset, state)
 
 
@@ -259,8 +259,8 @@ def _refuse_unfinished(store: Store, found: Standing) -> None:
     for voided in voided_batches(store):
         if voided.batch > found.committed and voided.batch in found.begun:
             raise MoveRefused(
-                f"batch {voided.batch} was begun, and some of its input voided",
-                detail="The decision applies to the input with which the batch was begun.",
+                f"batch {voided.batch} was begun, and some of its input was voided",
+                detail="The decision to void applies only to the input with which the batch was begun.",
                 hint=_START_IT,
             )
 
@@ -268,7 +268,7 @@ def _refuse_unfinished(store: Store, found: Standing) -> None:
 def _move_checkpoint(
     store: Store, checkpoint: _Checkpoint, target: DataDir, buckets: int | None, identity: Identity
 ) -> tuple[dict[str, JsonValue] | None, int]:
-    """Make the target's checkpoint; return its settings (None while buckets are not fixed) and row count."""
+    """Make the target's checkpoint; return its settings (None if buckets are not fixed) and its row count."""
     facts = store.settings.get(CHECKPOINT_SETTING)
     if buckets is None and isinstance(facts, dict):
         buckets = int(str(facts["buckets"]))
@@ -310,7 +310,7 @@ def _copy_files(source: Folder, target: Folder, wanted: Sequence[str]) -> int:
         copied = {n: copy_file(path, target / n) for n, path in zip(part, fetch(source, part), strict=True)}
         publish(target, part)
         for name in part:
-            (target / name).unlink(missing_ok=True)  # forces the check to read it back from the store
+            (target / name).unlink(missing_ok=True)  # so that the check reads the file back from the store
         for name, path in zip(part, fetch(target, part), strict=True):
             _check_copy(path, copied[name], place_of(target))
     return len(wanted)
@@ -329,13 +329,13 @@ def _check_apart(root: Path, target: Path) -> None:
     one, other = root.resolve(), target.resolve()
     if one.is_relative_to(other) or other.is_relative_to(one):
         raise MoveRefused(
-            f'"{target}" is the data directory that is moved, or inside of it, or around it',
+            f'"{target}" is the data directory that is moved, or inside of it, or contains it',
             hint="Name a new directory elsewhere.",
         )
 
 
 def _not_empty(what: str) -> MoveRefused:
-    return MoveRefused(f"{what} is not empty", hint="Name one for this service alone that has nothing yet.")
+    return MoveRefused(f"{what} is not empty", hint="Name an empty one that only this service will use.")
 
 
 def _folders(data_dir: DataDir) -> tuple[Folder, ...]:
@@ -343,6 +343,6 @@ def _folders(data_dir: DataDir) -> tuple[Folder, ...]:
 
 
 def _finish(root: Path) -> None:
-    """Allow the new data directory to start: it is complete, and the old one cannot start any more."""
+    """Allow the new data directory to start, now that it is complete and the old one cannot start."""
     DataDir(root).move.unlink(missing_ok=True)
     sync_file(root)

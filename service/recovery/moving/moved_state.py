@@ -1,12 +1,12 @@
 """State of a checkpoint, rehashed into the buckets of a new checkpoint (``operators.rehash.rehash``).
 
-    old checkpoint   a manifest per bucket, Spark's state after batch n   -->  segments
-    new checkpoint   <id>.<bucket>.begin, a file among the segments       -->  its own segments
-                     begin.json, the offset at the end of batch n; Spark's own parts are empty
+    old checkpoint   Spark's state after batch n: a manifest per bucket   -->  names segments
+    new checkpoint   <id>.<bucket>.begin: a manifest per bucket, a file   -->  names new segments
+                     begin.json: the offset at the end of batch n; Spark's logs and state are empty
 
-Spark fixes the number of partitions, and so the partition of each bucket, in a checkpoint's first batch. So
-Spark begins with an empty checkpoint, whose first batch is n + 1. A bucket for which Spark has no state yet
-begins with its ``.begin`` file (``service.job.chain_processor``).
+In a checkpoint's first batch, Spark fixes the number of partitions and so the partition of each bucket. After
+a move, Spark therefore begins with an empty checkpoint, whose first batch is n + 1. A bucket for which Spark
+has no state yet begins with its ``.begin`` file (``service.job.chain_processor``).
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ from service.errors import CheckpointDamaged, MoveFailed
 from service.recovery.checkpoint import Standing
 from service.recovery.schema_paths import put_schema_paths_right
 
-#: Function that returns each bucket's manifest by Spark's key, for a checkpoint and Spark's batch number.
+#: Function that takes a checkpoint and Spark's number of a batch, and returns the manifest of each bucket by
+#: Spark's key of the bucket.
 ReadManifests = Callable[[Path, int], dict[int, bytes]]
 
-#: Size, in bytes, of the cache of decoded segments; the old buckets are read once per new bucket.
+#: Maximum bytes of decoded segments that are cached while a bucket is read. Each old bucket is read once per
+#: new bucket.
 _CACHE_BYTES = 64 << 20
 
 
@@ -57,7 +59,7 @@ class StoredState:
     Attributes:
         checkpoint_id: Id of the checkpoint.
         manifests: Manifest of each bucket, in order of bucket number.
-        files: Segments of the checkpoint.
+        files: Files of the checkpoint's segments.
     """
 
     checkpoint_id: str
@@ -65,7 +67,7 @@ class StoredState:
     files: SegmentFiles
 
     def buckets(self) -> Iterator[Bucket]:
-        """Yield the buckets, reading each lazily.
+        """Yield the buckets, in order of their numbers; a bucket is read when it is requested.
 
         Raises:
             CorruptSegment: A segment is missing or damaged.
@@ -83,7 +85,7 @@ class StoredState:
             yield load_bucket(manifest, plan, load, compiled)
 
     def exchanged(self) -> Iterator[tuple[str, list[ExchangedRows]]]:
-        """Yield the stored id and the contents of each exchange file: pairs in transit to other buckets.
+        """Yield the stored id and the contents of each exchange file, which has pairs for other buckets.
 
         Raises:
             CorruptSegment: A file is missing or damaged.
@@ -96,7 +98,7 @@ class StoredState:
 def stored_state(
     store: Store, data_dir: DataDir, found: Standing, read_manifests: ReadManifests
 ) -> StoredState | None:
-    """Return the state with which a checkpoint continues; None before its first batch.
+    """Return the state with which a checkpoint continues, or None before its first batch.
 
     Raises:
         CheckpointDamaged: The state cannot be read, or does not have exactly one manifest per bucket.
@@ -114,15 +116,15 @@ def stored_state(
     keys = bucket_keys(buckets, int(str(facts["partitions"])))
     if set(stored) != set(keys):
         raise CheckpointDamaged(
-            f'Spark\'s state in "{data_dir.checkpoint}" is not that of {buckets} buckets',
-            detail=f"It has {len(stored)}.",
-            hint=f'"sluice repair {data_dir.root}" says whether it can be repaired.',
+            f'Spark\'s state in "{data_dir.checkpoint}" does not belong to {buckets} buckets',
+            detail=f"The state is of {len(stored)} buckets.",
+            hint=f'"sluice repair {data_dir.root}" shows whether the state can be repaired.',
         )
     return StoredState(checkpoint_id, [stored[key] for key in keys], files)
 
 
 def begin_files(checkpoint_id: str, buckets: int, files: SegmentFiles) -> StoredState:
-    """Return the state that a moved checkpoint begins with.
+    """Return the state with which a moved checkpoint begins.
 
     Raises:
         CorruptSegment: A file is missing or damaged.
@@ -134,17 +136,17 @@ def begin_files(checkpoint_id: str, buckets: int, files: SegmentFiles) -> Stored
 def move_state(
     state: StoredState, target: DataDir, checkpoint_id: str, buckets: int, offset: Offset
 ) -> tuple[int, int]:
-    """Write the state that a new checkpoint begins with, and read it back.
+    """Write the state with which a new checkpoint begins, and check it by reading it back.
 
     Args:
         state: State after the last done batch.
         target: Data directory of the new checkpoint.
         checkpoint_id: Id of the new checkpoint.
-        buckets: Number of its buckets.
-        offset: Input offset at the end of the last done batch.
+        buckets: Number of buckets of the new checkpoint.
+        offset: Offset at the end of the last done batch.
 
     Returns:
-        Number of rows, counted once for every join that holds them, and number of bytes written.
+        Number of rows, each counted once for every join that stores it, and number of bytes written.
 
     Raises:
         CorruptSegment: A segment is missing or damaged.
@@ -153,7 +155,8 @@ def move_state(
     """
     files = SegmentFiles(target.segments)
     written_bytes = 0
-    # The next batch finds these files by the number of the sending bucket, so the new names keep that number.
+    # The next batch finds an exchange file by the number of the bucket that wrote it, so the new name keeps
+    # this number.
     sent = [
         (f"{checkpoint_id}{stored_id[stored_id.index('.') :]}", rehashed_exchange(parts, buckets))
         for stored_id, parts in state.exchanged()
@@ -169,7 +172,7 @@ def move_state(
             written: list[str] = written,
         ) -> None:
             nonlocal written_bytes
-            assert isinstance(data, bytes), "rows that just came are not part of a stored state"
+            assert isinstance(data, bytes), "rows that have just arrived are not part of a stored state"
             files.write(stored_id, data)
             written.append(stored_id)
             written_bytes += len(data)
@@ -183,14 +186,14 @@ def move_state(
             put(ids.plan(bucket.plan.version), encode_plan(bucket.plan))
         put(ids.begin, encode_manifest(bucket))
         files.publish(written)
-        if isinstance(target.segments, ObjectFolder):  # forces the check to read them back from the store
+        if isinstance(target.segments, ObjectFolder):  # so that the check reads them back
             for name in written:
                 (target.segments / name).unlink(missing_ok=True)
     before, after = (_rows(each) for each in (state, begin_files(checkpoint_id, buckets, files)))
     if before != after:
         raise MoveFailed(
-            "the state that was written has other rows than the one that was read",
-            detail=f"{before.total()} rows were read, {after.total()} are there.",
+            "the written state does not have the rows of the state that was read",
+            detail=f"{before.total()} rows were read, and {after.total()} rows were written.",
         )
     begin = target.checkpoint / BEGIN
     begin.write_text(json.dumps(offset), encoding="utf-8")
@@ -199,7 +202,7 @@ def move_state(
 
 
 def _rows(state: StoredState) -> Counter[SlicePlace]:
-    """Count the rows of a state by slice, and rows in transit by family."""
+    """Count the rows of a state by slice, and the pairs in its exchange files by family."""
     rows = rows_by_slice(state.buckets())
     for _, parts in state.exchanged():
         for part in parts:

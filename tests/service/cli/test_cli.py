@@ -126,7 +126,7 @@ def test_the_json_of_a_plan_has_costs_and_statistics(sluice: Command, posted: Pa
         (["--chain", "0,30"], 'chain "0,30": a slice cannot end at 0'),
         (["--chain", "C=30"], '"C" is not a side of the family'),
         (["--chain", "A=10,30"], 'the chain of "B" is missing'),
-        (["--chain", "30", "--chain", "A=30"], "a chain is given for both streams and for one"),
+        (["--chain", "30", "--chain", "A=30"], "one --chain is for both streams, another for one stream"),
         (["--chain", "30", "--chain-family", "A.k = B.v"], 'family "A.k = B.v" does not exist'),
     ],
 )
@@ -285,7 +285,7 @@ def test_help_loads_neither_spark_nor_sqlglot() -> None:
     [
         ('{"type": "files",', "the sink is not valid JSON"),
         ("@missing.yaml", 'file "missing.yaml" cannot be read'),
-        ("@list.yaml", 'file "list.yaml" holds no sink'),
+        ("@list.yaml", 'file "list.yaml" does not describe a sink'),
         ("tape:alerts", '"tape:alerts" is not a sink'),
     ],
 )

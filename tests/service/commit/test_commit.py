@@ -169,5 +169,5 @@ def test_a_batch_that_spark_has_not_begun_is_refused(store: Store, tmp_path: Pat
     write_begun(log, 0, {"batch": 0, "control": 0})
     epoch = begin_epoch(store)
     committer = BatchCommitter(store, tmp_path, tmp_path, epoch, str(tmp_path / "lock"), log, none_voided)
-    with pytest.raises(InvariantBroken, match="batch 0 runs, but Spark's offset log does not have it"):
+    with pytest.raises(InvariantBroken, match="batch 0 runs, but Spark's offset log does not contain it"):
         committer(reports_of_a_batch())

@@ -75,12 +75,14 @@ def test_the_cause_that_spark_gives_is_passed_on() -> None:
 
 
 def test_a_query_that_ended_without_a_cause_has_died() -> None:
-    with pytest.raises(QueryDied, match=r'nobody stopped it; Spark said last "Waiting for data to arrive"'):
+    with pytest.raises(
+        QueryDied, match=r'the engine did not stop it; Spark said last "Waiting for data to arrive"'
+    ):
         wait_for_end(Scripted(), bounded=False, stopping=never)
 
 
 def test_a_query_that_nobody_of_us_stopped_has_died() -> None:
-    with pytest.raises(QueryDied, match="nobody stopped it"):
+    with pytest.raises(QueryDied, match="the engine did not stop it"):
         wait_for_end(Scripted(says="Stopped"), bounded=False, stopping=never)
 
 
@@ -149,7 +151,8 @@ def test_an_engine_whose_query_ends_unasked_says_so_and_starts_again(
         failed = awaited("failed", engine_in("failed"))
         stopping.join()
         ready = http.get("/health/ready")
-        assert "the streaming query has died: it ended, although nobody stopped it" in failed["error"]
+        died = "the streaming query has died: it ended, although the engine did not stop it"
+        assert died in failed["error"]
         assert (ready.status_code, ready.json()["code"]) == (503, "engine-not-ready")
         assert "the streaming query has died" in ready.json()["explanation"]
         (record,) = [r for r in caplog.records if r.levelno >= logging.ERROR]

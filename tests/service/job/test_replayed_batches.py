@@ -277,7 +277,7 @@ def test_an_engine_that_was_replaced_begins_no_batch(tmp_path: Path) -> None:
     with spark(tmp_path) as run:
         run.post(run.add_stream(), 2)
         begin_epoch(run.store)
-        with pytest.raises(FencedOut, match="batch 0 would be begun under epoch 1, the current one is 2"):
+        with pytest.raises(FencedOut, match="batch 0 cannot begin under epoch 1: the current epoch is 2"):
             run.latest()
 
 

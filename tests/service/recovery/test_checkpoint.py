@@ -215,7 +215,7 @@ def test_a_merged_file_that_is_damaged_cannot_be_made_anew(tmp_path: Path) -> No
         check_checkpoint(life.store, life.data_dir)
         with pytest.raises(NotRepairable, match=first.name) as refused:
             find_repair(life.store, life.data_dir, life.data_dir.events_url(None))
-        assert "It has rows of many batches" in str(refused.value)
+        assert "The file has rows of many batches" in str(refused.value)
         # What can be mended is, whatever else is wrong.
         lose_all(life)
         assert find_repair(life.store, life.data_dir, life.data_dir.events_url(None)) is not None

@@ -85,9 +85,9 @@ def test_the_catalog_of_another_directory_is_refused(tmp_path: Path) -> None:
     for name in ("one", "other"):
         with a_life(tmp_path / name, batches=2):
             pass
-    with pytest.raises(OtherLife, match='the catalog is not that of "'):
+    with pytest.raises(OtherLife, match='the catalog does not belong to "'):
         open_catalog(open_data_dir(tmp_path / "one"), f"sqlite:///{tmp_path / 'other' / 'catalog.db'}")
-    with pytest.raises(OtherLife, match='the catalog is not that of "'):
+    with pytest.raises(OtherLife, match='the catalog does not belong to "'):
         open_catalog(open_data_dir(tmp_path / "fresh"), f"sqlite:///{tmp_path / 'other' / 'catalog.db'}")
 
 
@@ -101,7 +101,7 @@ def test_a_part_of_another_directory_is_refused(tmp_path: Path, part: str) -> No
         shutil.copytree(tmp_path / "other" / part, tmp_path / "one" / part)
     else:
         shutil.copy(tmp_path / "other" / part, tmp_path / "one" / part)
-    with pytest.raises(OtherLife, match="the catalog is not that of"):
+    with pytest.raises(OtherLife, match="the catalog does not belong to"):
         open_catalog(open_data_dir(tmp_path / "one"))
 
 
@@ -126,7 +126,7 @@ def test_an_event_log_that_is_older_than_the_batches_that_read_it_is_refused(tmp
         events.commit()
     with pytest.raises(OtherLife, match="is older than the catalog") as refused:
         open_catalog(open_data_dir(tmp_path))
-    assert 'Batches have read 2 events of stream "A", it has 1.' in str(refused.value)
+    assert 'Batches have read 2 events of stream "A"; the log has 1.' in str(refused.value)
 
 
 def test_a_directory_that_lost_its_mark_is_known_by_its_checkpoint(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_directory_without_identity_and_without_checkpoint_is_not_adopted(tmp_
         pass
     forget_identity(tmp_path)
     shutil.rmtree(tmp_path / "checkpoint")
-    with pytest.raises(OtherLife, match="The catalog has 3 batches, the checkpoint none"):
+    with pytest.raises(OtherLife, match="The catalog has 3 batches, but the checkpoint has none"):
         open_catalog(open_data_dir(tmp_path))
 
 
@@ -175,5 +175,5 @@ def test_a_directory_with_segments_of_another_checkpoint_is_not_adopted(tmp_path
     with a_life(tmp_path, batches=3) as life:
         (life.data_dir.segments / "0123456789ab.0.0.1").touch()
     forget_identity(tmp_path)
-    with pytest.raises(OtherLife, match="Segments are of checkpoint 0123456789ab"):
+    with pytest.raises(OtherLife, match="Segments belong to checkpoint 0123456789ab"):
         open_catalog(open_data_dir(tmp_path))

@@ -150,7 +150,7 @@ def test_reports_of_a_batch_that_is_over_and_of_one_too_early_are_refused() -> N
     with taking(2, lambda _: None) as reports:
         for bucket in range(2):
             send(reports.address, a_report(4, bucket))
-        with pytest.raises(CommitFailed, match="batch 3 is over: this is batch 4"):
+        with pytest.raises(CommitFailed, match="the report of batch 3 is too late: batch 4 has begun"):
             send(reports.address, a_report(3, 0))
         send(reports.address, a_report(5, 1))
         with pytest.raises(CommitFailed, match="batch 6 began before batch 5 was over"):

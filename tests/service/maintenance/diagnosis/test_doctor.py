@@ -46,7 +46,7 @@ def test_a_fresh_directory_is_well_and_is_not_made(sluice: Command, tmp_path: Pa
     found = {each["part"]: each for each in json.loads(told.stdout)}
     assert list(found) == ["versions", "Java", "cores", "memory", "data directory", "disk", "catalog"]
     assert found["Java"]["told"].startswith("Java ")
-    assert "made at the first start" in found["data directory"]["told"]
+    assert "created at the first start" in found["data directory"]["told"]
     assert not list(tmp_path.iterdir())
 
 
@@ -63,8 +63,8 @@ def test_a_life_is_told_and_left_as_it_is(tmp_path: Path) -> None:
 
     assert not of_state(found, "problem")
     assert found["catalog"].told.startswith("Streams: 1, queries: 0.")
-    assert "process 4711 on example" in found["catalog"].told
-    assert found["clock"].told.startswith("Batch 2, the newest, was committed 3,60")
+    assert "Process 4711 on example" in found["catalog"].told
+    assert found["clock"].told.startswith("The newest batch, 2, was committed 3,60")
     # SQLite leaves an empty log beside a catalog that it has opened.
     changed = all_files(tmp_path) - before
     assert {Path(path).name for path, _ in changed} <= {"data", "catalog.db-wal", "events.db-wal"}
@@ -78,7 +78,7 @@ def test_a_batch_of_the_future_is_the_clock_s_fault(tmp_path: Path) -> None:
     clock = findings(tmp_path / "data")["clock"]
 
     assert clock.state == "warning"
-    assert "the clock has gone back" in clock.told
+    assert "the clock was set back" in clock.told
 
 
 def test_a_directory_that_lost_its_catalog_is_a_problem(sluice: Command, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_catalog_of_another_life_is_a_problem(tmp_path: Path) -> None:
     found = findings(tmp_path / "other")
 
     assert of_state(found, "problem") == {"catalog"}
-    assert "The catalog is not that of" in found["catalog"].told
+    assert "The catalog does not belong to" in found["catalog"].told
     assert found["catalog"].hint
 
 

@@ -126,9 +126,9 @@ def test_the_original_and_its_copy_do_not_accept_each_others_catalog(tmp_path: P
         make(life, tmp_path / "backup")
         restore(tmp_path / "backup", tmp_path / "copy")
         url = life.data_dir.catalog_url
-        with pytest.raises(OtherLife, match="the catalog is not that of"):
+        with pytest.raises(OtherLife, match="the catalog does not belong to"):
             open_catalog(DataDir(tmp_path / "copy"), url)
-    with pytest.raises(OtherLife, match="the catalog is not that of"):
+    with pytest.raises(OtherLife, match="the catalog does not belong to"):
         open_catalog(DataDir(tmp_path / "data"), DataDir(tmp_path / "copy").catalog_url)
 
 
