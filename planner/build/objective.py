@@ -102,7 +102,7 @@ class Objective:
         strategy: Strategy | None = None,
         family_strategies: Mapping[str, Strategy | None] = _NO_OWN,
     ) -> tuple[Objective, frozenset[str]]:
-        """Set strategies; a family whose strategy is set loses its pinned chain and retained boundaries.
+        """Set strategies; each family whose strategy is set or removed loses its pinned chain.
 
         Args:
             queries: Queries that run.
@@ -110,7 +110,7 @@ class Objective:
             family_strategies: Strategies of single families by name; None removes a family's own strategy.
 
         Returns:
-            The objective, and the ids of the families whose strategy was set.
+            The objective, and the ids of these families, whose retained boundaries can be left out, too.
         """
         known = tuple(queries)
         named = by_family(family_strategies, known, strict=False)

@@ -57,8 +57,9 @@ def leading_band(
         choose: Whether another band may replace ``former``.
 
     Returns:
-        The band with the fewest pairs. If no fraction is known, or ``former`` may not be replaced, the band
-        on the columns of ``former``, or the first band if no band is on these columns. None without bands.
+        If ``choose`` is false and a band is on the columns of ``former``, this band. Otherwise the band with
+        the fewest pairs, or, if no fraction is known, the band on the columns of ``former``, else the first
+        band. None without bands.
     """
     kept = [band for band in bands if former is not None and _columns(band) == _columns(former)]
     if any(band in shares for band in bands) and (choose or not kept):

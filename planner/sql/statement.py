@@ -362,7 +362,7 @@ def _first(tokens: list[Token], kind: TokenType) -> Token:
 
 
 def _start(node: exp.Expr) -> int:
-    """Return the offset of the first part of a node that has a position."""
+    """Return the offset in the text at which a node begins, or 0 if no part of it has an offset."""
     return min((n.meta["start"] for n in node.walk() if "start" in n.meta), default=0)
 
 

@@ -352,7 +352,7 @@ def _reason(record: SinkRecord) -> str:
 
 
 def _fills_files(record: SinkRecord) -> bool:
-    """Return whether a sink's files can have several batches, so that a turn may leave batches waiting."""
+    """Return whether a file of a sink may have several batches; the last batches may then wait for more."""
     return isinstance(record.sink, FilesSink) and record.sink.batches_per_file > 1
 
 

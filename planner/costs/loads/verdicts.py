@@ -5,7 +5,7 @@
 
 Matches arrive as a Poisson process, as in ``planner.costs.rates``: a row of a has no match for a query with
 the probability exp(-S λ_b P(σ_b) (W_a + W_b)). Queries with equal conditions share marks and verdicts. If
-several windows pass a row in the same batch, they share the stored result row.
+the watermark passes several windows of a row in the same batch, the result row is stored once.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ class Compactor:
         return sum(map(self._bytes, group)) <= MOST_BYTES
 
     def _merged(self, group: Sequence[MergedFile]) -> MergedFile | None:
-        """Merge files into one and return it, or log and return None if one of them is corrupt."""
+        """Merge files into one; if they cannot be merged, log this once, leave them out and return None."""
         for each in group:
             try:
                 check_files(self._folder(each), [each.file])
