@@ -44,7 +44,7 @@ class Location:
     file: str | None = None
 
     def underlined(self) -> str:
-        """Return the line, or a part of it if it is very long, with carets below; empty if it is unknown."""
+        """Return the line, or a part of it if it is very long, with carets below; empty without a line."""
         lines = self.text.splitlines()
         if not 0 < self.line <= len(lines):
             return ""
@@ -64,7 +64,7 @@ class SluiceError(Exception):
         detail: Facts, in sentences.
         hint: What to write or do instead, in sentences.
         location: Place of the error in a text of the user; None if it is unknown.
-        at: Syntax node, token or offsets of the place. Code that knows the text turns it into ``location``.
+        at: Syntax node, token or offsets of the place; code that knows the text makes ``location`` from it.
         path: Place in a JSON or YAML document, such as ``("streams", 0, "columns")``.
     """
 

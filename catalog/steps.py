@@ -112,8 +112,8 @@ def is_exchanged(stream_id: int) -> bool:
 def copied_side(family: FamilyPlan) -> Literal["a", "b"] | None:
     """Return the side whose rows are copied to all buckets of their key, or None if there is no such side.
 
-    Rows of the other side are never copied: they are pairs of a previous step, which stay in the bucket that
-    made them, or each of them is checked for matches in one bucket.
+    Rows of the other side are never copied. They are pairs of a previous step, which stay in the bucket that
+    made them, or rows that are checked for matches in one bucket each.
     """
     if not family.replication.replicates:
         return None

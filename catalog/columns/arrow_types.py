@@ -65,8 +65,8 @@ def canonical_type(text: str) -> str:
         text: Type as people write it, in any case, with the aliases of common SQL dialects.
 
     Raises:
-        UnknownType: The text does not name a type, or it names a decimal type whose number of digits is
-            missing or whose digits or scale are out of range.
+        UnknownType: The text does not name a type, a decimal type lacks its number of digits, or its digits
+            or scale are out of range.
     """
     folded = "_".join(text.lower().split())
     folded = re.sub(r"_*([(,)])_*", r"\1", folded)
@@ -97,7 +97,8 @@ def _decimal(text: str, precision: int, scale: int) -> str:
     if not (1 <= precision <= MAX_DECIMAL_PRECISION and scale <= precision):
         raise UnknownType(
             f'type "{text}" is out of range',
-            hint=f"A decimal has 1 to {MAX_DECIMAL_PRECISION} digits, and its scale is at most this number.",
+            hint=f"A decimal has 1 to {MAX_DECIMAL_PRECISION} digits, and its scale is at most its number of "
+            "digits.",
         )
     return f"decimal({precision},{scale})"
 

@@ -3,8 +3,8 @@
 There is no ``alembic.ini``. A new migration is a module ``versions/<nnnn>_<what>.py`` written by hand, and
 its number is entered in ``catalog.store.database.tables.SCHEMA_REVISION``. ``tests/catalog/test_open.py``
 compares the migrated tables with ``catalog.store.database.tables``. ``tests/crash/test_old_data_dirs.py``
-continues runs from stored data directories of older versions. The oldest one has revision 0012, which is
-the first migration here.
+continues runs from stored data directories of older versions. The oldest directory has revision 0012, the
+first migration here.
 """
 
 from __future__ import annotations

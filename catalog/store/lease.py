@@ -183,5 +183,5 @@ def _renew(connection: Connection, lease: Lease, change: Update = _RENEW) -> Non
         raise FencedOut(
             "another engine has taken the catalog over",
             detail=f"The lease is held by {by}; this engine did not renew it in time.",
-            hint="A catalog has one active engine. Stop this one, or restart it once the other has stopped.",
+            hint="A catalog has one active engine. Stop this engine, or restart it after the other stops.",
         )

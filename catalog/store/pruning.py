@@ -13,8 +13,8 @@ Queries, totals and routes that are needed to read kept results stay as long as 
 former queries of an existing series are pruned, their totals are added to those of the series' first query.
 The history of plans is cut to its last ``HISTORY_ENTRIES``.
 
-A removed stream is dropped, with its totals, once no query, no listed file and not the base plan names it,
-because no replayed batch can then read the stream.
+A removed stream is dropped, with its totals, once neither a query nor a listed file nor the base plan names
+the stream, because no replayed batch can then read it.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class Pruning(Repository):
         return None if oldest is None else decode(BatchManifest, oldest.document)
 
     def _is_due(self, connection: Connection, base: int, grace_us: int) -> bool:
-        """Return whether there is enough to prune to lock the catalog; a few heartbeats are not enough."""
+        """Return whether enough can be pruned to justify a lock; a few heartbeats are not enough."""
         behind = connection.execute(
             select(func.count()).select_from(tables.plans).where(_p.version < base)
         ).scalar_one()
@@ -221,7 +221,7 @@ class Pruning(Repository):
         return list(connection.scalars(_FORGOTTEN, {"base": base, "until_us": until_us}))
 
     def _unnamed_streams(self, connection: Connection, base: int, grace_us: int) -> list[int]:
-        """Return ids of some removed streams that no query, no listed file and not the base plan names."""
+        """Return ids of some removed streams that neither a query, a listed file nor the base plan names."""
         until_us = self._now_us() - grace_us
         found = list(connection.scalars(_GONE_STREAMS, {"until_us": until_us}))
         if not found:

@@ -64,7 +64,7 @@ class Store:
         batches: Manifests of committed batches, and totals.
         counts: Numbers of results per query and batch.
         result_files: Files of results and late rows.
-        routes: Routes, which tell the queries that a stored pair belongs to.
+        routes: Routes: the sets of queries that stored pairs belong to.
         sinks: Sinks of queries, and the progress of each sink.
         idempotency: Answers to requests that clients may repeat.
         settings: Small values that survive a restart.

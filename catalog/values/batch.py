@@ -113,10 +113,10 @@ class BatchManifest:
         memory: Counters per family side whose rows wait outside the slices.
         cpu: CPU time.
         buckets: Distribution of the work over the buckets.
-        input_end: Spark's offset at the end of the batch, as (key, position); empty in manifests of older
+        input_end: Spark's offset at the end of the batch, as (key, number); empty in manifests of older
             versions.
-        digest: Digest of the input ranges and the row counts. If the batch is repeated, its
-            digest must not change. Empty in older manifests.
+        digest: Digest of the input ranges and the row counts. If the batch is repeated, its digest must not
+            change. Empty in older manifests.
         exchanged: Counts of the pairs that each bucket sends to other buckets. The next batch reads these
             pairs from files of the sending buckets.
         held: Event times of held rows, per bucket and per stream with a state cap.

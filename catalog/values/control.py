@@ -22,7 +22,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """Punctuations from outside the event log, in effect after the rows of the batch that reads the record.
+    """Punctuations outside the event log; they take effect after the rows of the batch that reads them.
 
     Attributes:
         stream_id: The stream.
@@ -37,7 +37,7 @@ class Promises:
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """Request that the batch that reads the record emits all result punctuations that are ready.
+    """Request for all result punctuations that are ready; the batch that reads the record emits them.
 
     Attributes:
         query_id: Id of a query of the family that emits them.

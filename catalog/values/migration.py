@@ -123,10 +123,10 @@ class ExplicitStep:
 
 @dataclass(frozen=True, slots=True)
 class OnLeave:
-    """Policy for slices that only departed queries needed: when their boundaries and length are dropped.
+    """Policy for chain boundaries and chain length that only departed queries needed: when to drop them.
 
     Attributes:
-        policy: When they are dropped. ``auto``: in the plan version in which a query leaves. ``manual``: at a
+        policy: When to drop them. ``auto``: in the plan version in which a query leaves. ``manual``: at a
             clean-up that a user requests. ``after``: at an automatic clean-up.
         after_us: Time from the departure of the last query to the clean-up, µs; only for ``after``.
     """

@@ -284,7 +284,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Range condition that the result pairs of all queries of a family without a join key satisfy.
+    """Range condition that all result pairs of a family without a join key satisfy, for every query.
 
     Pairs outside the range are never examined. For pairs inside the range, the residual predicates decide
     which pairs are results.
@@ -332,7 +332,7 @@ class FamilyPlan:
         punctuations: Policy that says when the family acts on closed keys.
         memory: Policy that says where rows wait. Only a family whose clock is the order of its streams can
             have another strategy than ``plain``.
-        purge_prices: Costs that decide when rows of closed keys are removed, if the policy does not.
+        purge_prices: Costs that decide when rows of closed keys are removed, if the policy does not decide.
         rests: Whether rows of side a are stored. Rows of an intermediate need not be stored
             (``catalog.steps``).
         band_share: Fraction of the pairs of a sample that were in the band when the band was chosen; None if
@@ -400,7 +400,7 @@ class FamilyPlan:
 
     @property
     def ordered(self) -> bool:
-        """Return whether the family's clock is the order of its streams; windows then count steps of it."""
+        """Return whether the family's clock is the order of its streams; windows then count its steps."""
         return self.clock_a == "order"
 
     @property
@@ -447,7 +447,7 @@ class FamilyPlan:
 
         Rows may then stay in the slice beyond its interval, since cutting them off would save nothing. The
         end of a chain is never lazy, because rows leave the state there. Filters that stop rows of an
-        intermediate are ignored: each of these rows has its own time of expiry in any slice, and a row that
+        intermediate are ignored: each of these rows expires at its own time, in any slice, and a row that
         serves a short window mostly serves a longer one as well.
 
         Args:

@@ -231,7 +231,7 @@ class QueryRecord:
         series: Id of the first query of its series.
         left_by: Why the query left the plan; None while it runs.
         missing: Columns (``alias.column``) that the query reads but that rows stored before its activation
-            lack, so that it cannot join these rows. ``ALL_ROWS`` alone if it joins no earlier row.
+            lack, so that the query cannot join these rows. ``ALL_ROWS`` alone if it joins no earlier row.
         pause_reason: Why the engine paused the query; None if a person paused it, or if it is not paused.
     """
 
@@ -257,7 +257,7 @@ class QueryRecord:
 
     @property
     def entered(self) -> bool:
-        """Return whether any plan version has the query; none has a query that was added during a pause."""
+        """Return whether a plan version has the query; none has a query added by an update during a pause."""
         return self.removed_version != self.added_version
 
     @property

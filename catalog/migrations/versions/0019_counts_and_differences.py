@@ -21,7 +21,7 @@ _FOLDED = 64
 
 
 def upgrade() -> None:
-    """Combine the counts of 64 batches in one row; totals already include them, and plans stay whole."""
+    """Combine counts of up to 64 batches in one row; totals already include them, and plans stay whole."""
     with op.batch_alter_table("plans") as plans:
         plans.add_column(sa.Column("base", _BIG))
     counts = op.create_table(

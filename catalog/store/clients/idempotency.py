@@ -83,8 +83,8 @@ class IdempotencyRepository(Repository):
             body: Body of the answer, JSON text.
 
         Returns:
-            None if this answer was stored. Otherwise, another process has stored an answer meanwhile: that
-            answer. The caller must then return it to the client and undo the changes of this request.
+            None if this answer was stored, or the answer that another process has stored meanwhile. In the
+            second case, the caller must return the stored answer and undo the changes of this request.
 
         Raises:
             IdempotencyKeyReused: The key was used for another request.

@@ -247,7 +247,7 @@ class ControlLogRepository(Repository):
             if 0 < version < (connection.execute(_LATEST_VERSION).scalar() or 0):
                 raise PlanVersionNotFound(
                     f"plan version {version} is not kept any more",
-                    detail="Plans that no repeated batch can need are removed.",
+                    detail="Plans are removed once no repeated batch can need them.",
                     hint="GET /api/v1/plan/versions lists the versions that are kept.",
                 )
             raise PlanVersionNotFound(f"plan version {version} does not exist")

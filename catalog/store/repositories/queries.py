@@ -112,7 +112,7 @@ class QueryRepository(Repository):
     def add(
         self, query: Query, version: int, *, series: int | None = None, missing: tuple[str, ...] = ()
     ) -> QueryRecord:
-        """Add one running query; arguments and errors are like those of ``add_all``."""
+        """Add one running query; ``add_all`` describes the arguments and errors."""
         return self.add_all((EnteringQuery(query, series, missing),), version)[0]
 
     def add_all(self, entering: Sequence[EnteringQuery], version: int) -> tuple[QueryRecord, ...]:

@@ -1,4 +1,4 @@
-"""Routes in the catalog, which tell the queries that a stored pair belongs to.
+"""Routes in the catalog: the sets of queries that stored pairs belong to.
 
     batch_routes   batch 17  since 17  plan version 4   routes {8801: {7, 9}, 2417: {3}}
                    batch 20  since 17  plan version 4   routes {5120: {3, 9}}

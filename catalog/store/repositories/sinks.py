@@ -231,7 +231,7 @@ class SinkRepository(Repository):
         return tuple(record for record in records if record.pending)
 
     def oldest_needed_batch(self) -> int | None:
-        """Return the oldest batch whose results a sink still needs, or None if no sink needs any.
+        """Return the oldest batch whose results a sink still needs, or None if no sink needs a batch.
 
         The results of this batch and of all later ones must not be dropped.
         """

@@ -64,7 +64,7 @@ def _file(row: Sequence[Any]) -> SourceFile:
 class SourceFileRepository(Repository):
     """Listed files, numbered per stream from 0 in the order in which they were listed.
 
-    A number is missing only if its file was forgotten; the newest file is never forgotten.
+    A number is missing only if its file was deleted by ``forget``, which never deletes the newest file.
     """
 
     def append(self, stream_id: int, found: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
@@ -204,7 +204,7 @@ class SourceFileRepository(Repository):
             return set(connection.scalars(_PATHS, {"stream_id": stream_id}))
 
     def listed(self, stream_id: int, paths: Collection[str]) -> set[str]:
-        """Return the paths, out of the given ones, that are listed for a stream.
+        """Return the given paths that are listed for a stream.
 
         Args:
             stream_id: The stream.
@@ -218,7 +218,7 @@ class SourceFileRepository(Repository):
 
         Args:
             stream_id: The stream.
-            before: Position of the first file that stays whatever its path.
+            before: Position; the file at this position and all later files stay, whatever their paths.
             paths: Paths of the files to delete.
 
         Returns:

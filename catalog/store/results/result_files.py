@@ -97,7 +97,7 @@ class ResultFileRepository(Repository):
     """Files of results and late rows; this class only reads the catalog."""
 
     def merged_until(self) -> int:
-        """Return the first batch whose manifest names its files; a table names files of earlier batches."""
+        """Return the first batch whose manifest names its files; a table names all earlier batches' files."""
         with self._database.read() as connection:
             return _standing(connection)[0]
 

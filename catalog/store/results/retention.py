@@ -169,7 +169,8 @@ class Retention(Repository):
         changes such old batches.
 
         Args:
-            until_us: Wall clock, µs UTC; batches from the first one committed after this time on are kept.
+            until_us: Wall clock, µs UTC; the first batch committed after this time and all later batches are
+                kept.
             before: First batch that a reader still needs; this batch and all later ones are kept at any age.
                 None if no reader needs old batches.
             limit: Most batches whose results are dropped.

@@ -20,8 +20,8 @@ from catalog.values.counters.add_up import add_up
 from catalog.values.counters.family_counters import SliceCounters
 from catalog.values.routes.query_sets import Int64s
 
-#: Fields of ``SliceCounters`` in the order of the columns of ``counts``; the first column, ``lazy_end``, has
-#: 0 or 1.
+#: Fields of ``SliceCounters`` in the order of the columns of ``counts``; the first column, ``lazy_end``,
+#: contains 0 or 1.
 NUMBERS: Final = (
     "lazy_end",
     *(field.name for field in fields(SliceCounters) if field.name not in SliceCounters.KEY),

@@ -116,7 +116,7 @@ def joined(parts: Sequence[QuerySets | Intersections]) -> QuerySets | Intersecti
 
 
 def _joined(parts: Sequence[tuple[QuerySets, Int64s]]) -> tuple[QuerySets, Int64s]:
-    """Return the distinct sets of several parts, and the indexes of all parts as indexes of these sets."""
+    """Return the distinct sets of several parts, and the indexes of all parts, translated to these sets."""
     words = np.concatenate([sets.words for sets, _ in parts])
     numbering: dict[bytes, int] = {}
     rows = words.view(f"V{words.shape[1] * WORD_BITS // 8}").ravel().tolist()
@@ -128,7 +128,7 @@ def _joined(parts: Sequence[tuple[QuerySets, Int64s]]) -> tuple[QuerySets, Int64
 
 
 def first_difference(one: QuerySets | Intersections, other: QuerySets | Intersections) -> int | None:
-    """Return the first place at which two sequences of sets over the same queries differ, or None."""
+    """Return the first place at which two sequences of sets over the same queries differ; None if equal."""
     suspects = np.arange(len(one))
     of_one, of_other = Intersections.of(one), Intersections.of(other)
     if of_one.left is of_other.left and of_one.right is of_other.right:
