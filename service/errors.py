@@ -1,7 +1,7 @@
 """Errors of the service.
 
 InvalidInput
-* BackupRefused         a data directory cannot be backed up, or the target of a backup or restore is unusable
+* BackupRefused         a data directory cannot be backed up, or a given directory is unusable
 * ChangedTwice          a list has two changes of one query
 * DataDirUnusable       the data directory cannot be made or written
 * EventRejected         an event does not fit its stream's schema
@@ -106,7 +106,7 @@ _CORRUPT: Final = re.compile(r"\[corrupt input stream=(\d+) position=(\d+)\]")
 
 
 class BackupRefused(InvalidInput):
-    """A data directory cannot be backed up, or the target of a backup or restore is unusable."""
+    """A data directory cannot be backed up, or a directory given to a backup or restore is unusable."""
 
     code = "backup-refused"
 
@@ -152,7 +152,7 @@ class FileRefused(InvalidInput):
     def __init__(self, stream: str, file: str, reason: str):
         named = f'file "{file}" of stream "{stream}"'
         super().__init__(
-            # The reason contains the file's name already if the file was found bad while a batch was read.
+            # If a batch found the file bad, the reason begins with the file's name already.
             reason if reason.startswith(named) else f"{named} is bad: {reason}",
             detail="The stream is set to stop at bad files (on_error: stop).",
             hint="Correct the file, then start the run again. For a service, POST "

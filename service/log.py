@@ -76,7 +76,7 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 class _Repeats(logging.Filter):
-    """Filter that drops warnings repeated within a minute; ``repeated`` in the next line counts them."""
+    """Filter that drops warnings repeated within a minute; the next one that is written has their number."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -233,8 +233,8 @@ def _on_duty(flights: pa.Table, planes: pa.Table) -> pa.Table:
 def steps(tables: ReplayedTables, step_us: int) -> Iterator[ReplayStep]:
     """Cut all streams at the same event times; the first step begins a minute after midnight UTC.
 
-    Weather is observed on the hour. If steps were cut on the hour, an observation would be in the step after
-    the flights of the hour before, so these flights would wait for the observation in the join's state.
+    Weather is observed on the hour. If steps were cut on the hour, an observation would come one step after
+    the flights of the hour that it ends, and these flights would wait for it in the join's state.
 
     Args:
         tables: The streams.

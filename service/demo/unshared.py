@@ -56,7 +56,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """One side of a query, with the event times of its rows, and of the rows that pass, ascending."""
+    """One side of a query: event times of all rows, and of the rows that pass its filter, ascending."""
 
     stream: int
     opposite: int

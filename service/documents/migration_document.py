@@ -32,7 +32,7 @@ _DIGITS = 10
 
 @dataclass(frozen=True, slots=True)
 class MigrationRequest:
-    """Requested migration, with exactly one kind of change, or with only a new ``on_leave``.
+    """Requested migration: one kind of change, a new ``on_leave``, or both.
 
     Attributes:
         strategy: Strategy of families that have none of their own; None leaves it unchanged.

@@ -156,8 +156,8 @@ def load_workload(path: Path) -> Workload:
 
     Raises:
         InvalidYaml: The file is missing or not YAML.
-        InvalidWorkload: A key is missing, unknown or of another type; two streams or two queries have one
-            name; or a script changes a query that does not exist.
+        InvalidWorkload: A key is missing, unknown or of another type; two streams or two queries have the
+            same name; or a script changes a query that does not exist.
     """
     document = read_yaml(path)
     try:
@@ -245,7 +245,7 @@ def bind_workload(workload: Workload) -> BoundWorkload:
             bound[query.path] = places.placed(found)
         with workload.locating(query.path):
             refuse_backfill(bound[query.path], query.backfill)
-    # Strategies may be for families whose queries only the script adds, so all queries are considered.
+    # A strategy may be for a family that gets queries only from the script, so these queries are considered.
     with workload.locating(("family_strategies",)):
         by_family(workload.family_strategies, bound.values())
     for step in workload.script:

@@ -109,7 +109,7 @@ def _lives(records: Iterable[QueryRecord], family: FamilyPlan, side: str) -> lis
 
 
 def _covered_since(lives: Iterable[_Life], version: int) -> int:
-    """Return the first version from which up to ``version`` at least one query has existed without a gap.
+    """Return the first version since which some query has existed in every version up to ``version``.
 
     If no query exists in ``version``, the result is ``version + 1``.
 

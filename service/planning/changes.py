@@ -250,7 +250,7 @@ class Resolver:
         return self._bound[cql]
 
     def _entering(self, query: Query, backfill: Backfill) -> Query:
-        """Return a resumed or updated query with its backfill, or with `none` if it joins only new rows."""
+        """Return a resumed or updated query with its backfill, or `none` if it can join only new rows."""
         new_rows = query.left is not None or query.counts_rows
         return self._places.placed(replace(query, backfill="none" if new_rows else backfill))
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     # ``_loaded`` imports the class at run time.
     from service.planning.dry_run import DryRun
 
-#: Catalog setting: time when a query with retained slice boundaries last departed, µs UTC; or null once these
+#: Catalog setting: time when a query with retained slice boundaries last departed, µs UTC, or null once these
 #: boundaries are dropped.
 LEFT_AT_SETTING = "left_at_us"
 

@@ -388,7 +388,7 @@ class _StoreCollector(Collector):
             "sluice_undecided_rows", "Rows held that may still turn out to have no partner.", labels=labels
         )
         marks = GaugeMetricFamily(
-            "sluice_marks", "Distances of rows to their nearest partners that the state holds.", labels=labels
+            "sluice_marks", "Stored distances of rows to their nearest partners.", labels=labels
         )
         judged = {(c.family, c.side): c for c in (last.absence if last is not None else ())}
         most = sorted(judged, key=lambda where: (-judged[where].undecided, where))[: self._bound.most]

@@ -347,7 +347,7 @@ class _Sums:
                 )
 
     def _open_s(self, family: str, side: str) -> Measure | None:
-        """Return the mean seconds until the other side closes a row's key, or None if no row waited."""
+        """Return the mean seconds until the other side closes a row's key, or None if no wait was seen."""
         found = self.opens[family, side].measure()
         return None if found is None or found.value <= 0 else found
 

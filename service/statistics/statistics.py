@@ -51,11 +51,11 @@ class StreamStatistics:
         warnings: Reasons why no file of the stream has been listed; empty if a file was listed, or if the
             stream does not read files.
         watermark_us: Watermark, µs UTC, or None while the stream has no watermark.
-        max_event_time_us: Newest event time, µs UTC, or None before the first row.
+        max_event_time_us: Newest event time, µs UTC, or None while unknown.
         rate_per_s: Rows per second of event time, without late rows, smoothed, or None if the last batches
             span no event time.
         rate_age_s: Age of ``rate_per_s``, seconds, or None without a rate.
-        row_bytes: Encoded bytes per row held, smoothed, or None if the last batches held no rows.
+        row_bytes: Encoded bytes per row held, smoothed, or None while unknown.
         row_bytes_age_s: Age of ``row_bytes``, seconds, or None if ``row_bytes`` is None.
         scramble: Scrambling factor, declared or last monitored: the maximum number of rows by which a row
             arrives behind a row that follows it in the stream's order, or None without an order.
@@ -63,8 +63,8 @@ class StreamStatistics:
         state_cap_bytes: Maximum bytes that the stream's rows may take in the state, or None without a cap.
         state_growth_per_s: Bytes by which the stream's state has grown per second of wall clock over the last
             batches, or None without two batches.
-        horizon_us: Event time below which rows were removed because of the cap, µs UTC, or None if the cap
-            removed no rows.
+        horizon_us: Event time below which rows were removed because of the cap, µs UTC, or None while
+            unknown.
     """
 
     stream: str
@@ -135,9 +135,10 @@ class FamilyStatistics:
         pairs_compared: Pairs that nested loops would have compared.
         results: Pairs made.
         join_selectivity: Smoothed fraction of row pairs that have equal keys (in joins without a key: that
-            satisfy the leading condition), or None without probes.
-        join_selectivity_age_s: Age of ``join_selectivity``, seconds, or None without probes.
-        keys_a: Distinct keys of a's rows in a batch, smoothed, or None if the last batches had no keys of a.
+            satisfy the leading condition), or None while unknown.
+        join_selectivity_age_s: Age of ``join_selectivity``, seconds, or None if ``join_selectivity`` is
+            None.
+        keys_a: Distinct keys of a's rows in a batch, smoothed, or None while unknown.
         keys_b: As `keys_a`, for the rows of b.
         skew_a: Self-join size of a's rows in a batch, divided by the size if all keys had equal shares (1
             means no skew), smoothed, or None if `keys_a` is None.
@@ -146,16 +147,16 @@ class FamilyStatistics:
         undecided_a: Rows of a held after the last batch for which some query may not have decided yet whether
             they have a partner. The decision is judged by time alone, so a row that has found its partner
             counts as long as it is held. With windows of rows: rows of a that wait for their ranks. None
-            if no query decides whether rows of a have partners, or has windows of rows.
+            if no query decides whether rows of a have partners and no query has windows of rows.
         undecided_b: As `undecided_a`, for the rows of b.
         absent_a: Results of the last batches that are rows of a without a partner, all queries together. None
-            if no query decides whether rows of a have partners, or has windows of rows.
+            if no query decides whether rows of a have partners and no query has windows of rows.
         absent_b: As `absent_a`, for the rows of b.
         matched_a: Rows of a that got their first match in the last batches, counted once per distinct set of
-            query conditions, or None if no query decides whether rows of a have partners.
+            query conditions, or None if `absent_a` is None.
         matched_b: As `matched_a`, for the rows of b.
         marks_a: Marks held after the last batch (a mark is a row's distance to its nearest matches), or None
-            if `matched_a` is None.
+            if `undecided_a` is None.
         marks_b: As `marks_a`, for the rows of b.
         left_a: Rows of a that were removed in the last batches although windows still reached them, because
             no query needed them any more. None if `matched_a` is None.
@@ -164,9 +165,9 @@ class FamilyStatistics:
         closed_groups: Groups that became results in the last batches, over all queries, or None if results
             are pairs.
         exchange_rows: Pairs of the previous step that were sent to other buckets in the last batches. None if
-            the rows of a are not pairs of a previous step.
+            neither side of the family reads such pairs.
         exchange_seconds: Mean seconds from the commit of the batch that sends pairs of the previous step to
-            the commit of the batch that joins them, or None if no pairs were sent.
+            the commit of the batch that joins them, or None if the last batches include no such two batches.
         again_rows: Pairs of the previous step that were made again in the last batches, or None if
             no pairs were made again.
         again_partials: Pairs with equal keys that were examined to make the pairs in `again_rows`, or None if
@@ -503,7 +504,7 @@ def _families(
 
 
 def _exchange_seconds(recent: Sequence[BatchManifest], family: str) -> float | None:
-    """Return the mean seconds that pairs took to reach a family, or None if no pairs were sent."""
+    """Return the mean seconds that pairs took to reach a family, or None if no sent pairs were joined."""
     seconds = [
         (following.committed_at_us - batch.committed_at_us) / 1e6
         for batch, following in pairwise(recent)

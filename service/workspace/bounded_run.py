@@ -91,7 +91,7 @@ class RunSummary:
     Attributes:
         input_rows: Rows read, including late ones.
         late_rows: Rows dropped as late.
-        seconds: Wall time from the start of the command to its end.
+        seconds: Wall time of this call of ``run_workload``, without earlier calls that it continues.
         rows_per_s: Input rows per second of wall time (``seconds``).
         batches: Micro-batches committed.
         state_rows_peak: Maximum number of rows held at the end of any batch.

@@ -20,7 +20,7 @@ def pause_failing(versions: Versions, digest: str, reason: str) -> tuple[str, ..
     Args:
         versions: Plans and logs the new version.
         digest: Digest of the expression (``operators.errors.expression_digest``).
-        reason: Reason for the pause, which users are shown.
+        reason: Reason for the pause, shown to users.
 
     Returns:
         Names of the paused queries; empty if no running query has the expression.

@@ -128,8 +128,8 @@ class WorkspaceQueries:
     def validate(self, cql: str, *, backfill: Backfill = "none") -> Query:
         """Return a query as it would be added, and add nothing.
 
-        The query is parsed, planned and run on a synthetic row like an added query, and raises the same
-        errors.
+        The query is parsed, planned and run on a synthetic row exactly as when it is added, so the errors are
+        the same.
 
         Raises:
             InvalidInput: The query is invalid.

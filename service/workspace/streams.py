@@ -317,7 +317,7 @@ class WorkspaceStreams:
         return posted_count(stream, events)
 
     def quarantined(self, name: str, limit: int) -> tuple[int, pa.Table, list[int]]:
-        """Return the number of a stream's quarantined events, the newest of them and their arrivals, µs UTC.
+        """Return the number of a stream's quarantined events, the newest events, and their arrival times, µs.
 
         Raises:
             StreamNotFound: No stream has that name.

@@ -134,8 +134,8 @@ class Watcher:
             if stream.idle_timeout_us is None or found is None:
                 continue
             rows, since_us = self._last_seen.get(stream.id, (-1, 0))
-            # Send no heartbeat while rows wait, for example because the disk is full. A heartbeat would make
-            # these rows late.
+            # Send no heartbeat while rows wait, for example because the engine is paused or the disk is full.
+            # A heartbeat would make these rows late.
             if self._waits(stream, read) or rows != found.rows:
                 self._last_seen[stream.id] = (found.rows, self.now_us())
                 continue

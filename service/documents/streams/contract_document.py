@@ -55,8 +55,8 @@ class PunctuationsDocument(_ContractPart):
     )
     column: str | None = Field(
         default=None,
-        description="Boolean column of a `files` stream. A row in which it is true is only a punctuation, "
-        "and fixes the values of the only set of columns in `on`.",
+        description="Boolean column of a `files` stream. A row in which it is true is only a punctuation: "
+        "it fixes the values of the columns in `on`, which then has a single set.",
     )
     open_time: str | int | float | None = Field(
         default=None,

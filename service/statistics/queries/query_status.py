@@ -71,7 +71,7 @@ class Outcome:
     """Result of a change of queries.
 
     Attributes:
-        version: Plan version with the change, or the newest version if all of it was in effect already.
+        version: Plan version with the change, or the newest version if the change was in effect already.
         statuses: The changed queries, in the order of the changes.
         effective: Whether the plan changed.
     """
@@ -225,7 +225,7 @@ def _decided_until_us(query: Query, watermarks: Watermarks) -> int | None:
 def _observed(
     store: Store, record: QueryRecord, firsts: _Firsts, added: tuple[int, int] | None
 ) -> tuple[Observed, int]:
-    """Return a query's state in the job and the time of its start; ``added`` is its first batch and time."""
+    """Return a query's state in the job, and since when; ``added`` is the query's first batch and time."""
     removed = None if record.removed_version is None else firsts.of_version(record.removed_version)
     if removed is not None:
         return "paused" if record.paused else "removed", removed[1]

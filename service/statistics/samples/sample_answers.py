@@ -80,7 +80,7 @@ class Answer:
     Attributes:
         value: Rate, selectivity or width; NaN if the sample does not determine the value.
         at_us: Time of the sample, µs UTC.
-        keys: Keys, or None if the question was not about keys.
+        keys: Keys, or None if the question was not about keys, or if no row has a key.
         file_s: Event time per file, seconds; only for a question about rates.
         files: Number of files; only for a question about rates.
         rows: Rows, or None if the question was not about rows.
