@@ -55,7 +55,7 @@ def rehashed(old: Iterable[Bucket], number: int, buckets: int) -> Bucket:
         if new is None:
             new = _without_rows(bucket)
         elif _alike(new) != _alike(bucket):
-            raise InvariantBroken("the old buckets differ in plan, watermarks or next batch")
+            raise InvariantBroken("the old buckets differ in plan, streams or next batch")
         for family_id, joins in bucket.families.items():
             _take(joins, new.families[family_id], number, buckets)
     if new is None:
@@ -151,7 +151,7 @@ def _without_rows(bucket: Bucket) -> Bucket:
     return Bucket(
         plan=bucket.plan,
         streams={
-            stream_id: StreamState(stream.watermark, order=stream.order)
+            stream_id: StreamState(stream.watermark, order=stream.order, horizon_us=stream.horizon_us)
             for stream_id, stream in bucket.streams.items()
         },
         families={family_id: FamilyJoins.empty(joins.family) for family_id, joins in bucket.families.items()},
@@ -164,8 +164,8 @@ def _without_rows(bucket: Bucket) -> Bucket:
 
 def _alike(bucket: Bucket) -> object:
     version = bucket.plan.version if bucket.plan is not None else 0
-    watermarks = {i: (stream.watermark, stream.order) for i, stream in bucket.streams.items()}
-    return version, bucket.next_batch, watermarks, bucket.terms, bucket.arrived
+    streams = {i: (s.watermark, s.order, s.horizon_us) for i, s in bucket.streams.items()}
+    return version, bucket.next_batch, streams, bucket.terms, bucket.arrived
 
 
 def _take(old: FamilyJoins, new: FamilyJoins, number: int, buckets: int) -> None:
