@@ -1,4 +1,4 @@
-"""How long the queries that a row may serve need the row.
+"""Time for which a row is needed: the longest time for which one of its queries needs the row.
 
     row of a    serves q1  ANTI JOIN, 10 s     needed until it has a match, at most for 10 s
                        q2  ANTI JOIN, 30 s     needed until it has a match, at most for 30 s

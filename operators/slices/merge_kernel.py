@@ -1,9 +1,10 @@
 """Compiled inner loop of a probe: finds pairs with equal keys, near enough in time, in two sorted arrays.
 
-To probe 80,000 rows with 250,000 males, this loop takes 0.9 ms on one core. Two ``searchsorted`` calls of
-numpy, which start each binary search anew, take 8 ms. The loop gallops through both arrays instead of
-stepping row by row. So it takes little time if one of the arrays is much shorter than the other: a small
-batch against a large segment, or the few rows that passed ``slices.key_filter`` against a large batch.
+The loop gallops through both arrays (exponential search) and does not step row by row. So it takes little
+time if one of the arrays is much shorter than the other: a small batch against a large segment, or the few
+rows that passed ``slices.key_filter`` against a large batch. To probe 80,000 rows with 250,000 males, the
+loop takes 0.9 ms on one core. Two calls of numpy's ``searchsorted`` take 8 ms, because a call searches the
+whole array again for each value.
 
 If there are few keys, most rows of a batch have the same key but are far apart in time. For example, 100 keys
 and 100,000 rows per batch make 10^8 pairs of equal key, of which one in a hundred is inside the largest

@@ -195,7 +195,7 @@ class Objective:
 
     @property
     def chooses_memory(self) -> bool:
-        """Whether the planner chooses the memory policy of joins without windows."""
+        """Whether the planner chooses a memory policy: ``oblivious_memory`` is ``auto``, with a limit."""
         return self.oblivious_memory == "auto" and self.oblivious_memory_mb is not None
 
     def weighs_costs(self) -> bool:

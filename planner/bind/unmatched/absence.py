@@ -125,7 +125,7 @@ class _Outer:
                 if any(not self._always(condition) for condition in conditions):
                     raise UnsupportedCql(
                         "this condition on rows of both streams without a partner is not supported",
-                        detail="The condition must be true for every row without a partner.",
+                        detail="WHERE may not remove any row without a partner here.",
                         hint=f"Register an anti join for each stream, such as {self._anti()}",
                         at=node,
                     )

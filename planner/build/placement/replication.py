@@ -1,7 +1,7 @@
 """Number of buckets over which the rows of each key spread (fragment-and-replicate).
 
     hash        one bucket per key                            suits many keys
-    replicate   all buckets for every key                     whatever the statistics say
+    replicate   all buckets for every key                     does not depend on statistics
     auto        more buckets for keys with more work          suits few or skewed keys
 
 ``auto`` predicts the work of each bucket, placing the keys by the hash that the job uses:
