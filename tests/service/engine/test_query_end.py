@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import pytest
@@ -126,6 +129,9 @@ def test_an_engine_whose_query_ends_unasked_says_so_and_starts_again(
     assert RESTART_DELAY_S > 0.5, "a failure can be seen before the next start"
     settings = load_settings(data_dir=tmp_path / "data", port=free_port(), cores=1, buckets=1)
     with (
+        # An engine in this process sets variables, and Spark adds to the path.
+        patch.dict(os.environ),
+        patch.object(sys, "path", [*sys.path]),
         caplog.at_level(logging.ERROR, "service.engine.engine"),
         serving(settings),
         httpx.Client(base_url=f"http://127.0.0.1:{settings.server.port}/api/v1") as http,
