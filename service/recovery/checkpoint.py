@@ -191,8 +191,8 @@ def _check_mark(store: Store, data_dir: DataDir) -> bool:
     if mark.get("id") != identity.id or (wanted and mark.get("checkpoint", wanted) != wanted):
         raise OtherLife(
             f'the catalog does not belong to checkpoint "{data_dir.checkpoint}"',
-            detail=f"The catalog has identity {identity.id} and checkpoint {wanted or 'none'}, "
-            f"the directory has {mark.get('id', 'none')} and {mark.get('checkpoint', 'none')}.",
+            detail=f"The catalog has identity {identity.id} and checkpoint {wanted or 'none'}. The directory "
+            f"has identity {mark.get('id', 'none')} and checkpoint {mark.get('checkpoint', 'none')}.",
             hint=_hint(data_dir),
         )
     return _REBUILT in mark
