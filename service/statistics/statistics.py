@@ -58,7 +58,7 @@ class StreamStatistics:
         row_bytes: Encoded bytes per row held, smoothed, or None while unknown.
         row_bytes_age_s: Age of ``row_bytes``, seconds, or None if ``row_bytes`` is None.
         scramble: Scrambling factor, declared or last monitored: the maximum number of rows by which a row
-            arrives behind a row that follows it in the stream's order, or None without an order or while unknown.
+            arrives behind a row that follows it in the order, or None while unknown or without an order.
         state_bytes: Bytes of the stream's rows in the state after the last batch, over all families.
         state_cap_bytes: Maximum bytes that the stream's rows may take in the state, or None without a cap.
         state_growth_per_s: Bytes by which the stream's state has grown per second of wall clock over the last
