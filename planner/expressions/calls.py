@@ -205,7 +205,9 @@ def _whole(name: str) -> Special:
         value = _one(compiler, node, arguments, name)
         if ct.is_integer(value.type):
             return value
-        return Typed(f"{name}({cast_to(value, 'double').sql})", "double", value.columns)
+        parts = ct.decimal_parts(value.type)
+        type_ = value.type if parts is None else f"decimal({parts[0]},0)"
+        return Typed(f"{name}({value.sql})", type_, value.columns)
 
     return compile_whole
 
@@ -223,10 +225,7 @@ def rounded(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr]) -
         return value
     if (parts := ct.decimal_parts(value.type)) is not None:
         precision, scale = parts
-        if digits >= scale:
-            return value
-        whole = min(precision - scale + 1 + digits, ct.MAX_PRECISION)
-        return cast_to(value, f"decimal({whole},{digits})")
+        return value if digits >= scale else cast_to(value, f"decimal({precision},{digits})")
     return Typed(f"round({value.sql}, {digits})", "double", value.columns)
 
 
