@@ -40,21 +40,20 @@ from planner.bind.grouping import bind_grouping
 from planner.bind.joining.steps import bind_steps
 from planner.bind.keys.step_keys import ChooseOrder
 from planner.bind.outputs import bind_outputs
-from planner.bind.pieces import key_columns
+from planner.bind.pieces import key_columns, key_mismatch
 from planner.bind.size import check_size
 from planner.bind.time_bounds import Bounds, compares_times, months_in, time_bounds
 from planner.bind.unmatched.absence import JoinMeaning, join_meaning
 from planner.errors import (
     CqlSyntaxError,
     InvalidWindow,
-    KeyTypeMismatch,
     NoEquiKey,
     NoWindow,
     UnknownColumn,
     UnsupportedCql,
 )
 from planner.expressions.expressions import bare, compile_condition, qualified
-from planner.expressions.types.column_types import duckdb_type, key_type
+from planner.expressions.types.column_types import key_type
 from planner.expressions.types.typed import Typed, columns_of
 from planner.predicates.conditions import Operand, compared
 from planner.predicates.constants import Constant
@@ -294,15 +293,8 @@ def _add_key(scope: Scope, found: _Conditions, pair: tuple[str, str], node: exp.
         raise LookupError(f"key columns {pair} were resolved before")
     common = key_type(a.type, b.type)
     if common is None:
-        raise KeyTypeMismatch(
-            f'key columns "{scope.a.alias}.{a.name}" ({a.type}) and "{scope.b.alias}.{b.name}" ({b.type}) '
-            "have different types",
-            detail="int joins with bigint, and decimals join with decimals. Any other type joins only with "
-            "itself.",
-            hint="Register both columns with the same type. If the query also has another key, "
-            f"write CAST({scope.a.alias}.{a.name} AS {duckdb_type(b.type)}) = {scope.b.alias}.{b.name}.",
-            at=node,
-        )
+        names = f"{scope.a.alias}.{a.name}", f"{scope.b.alias}.{b.name}"
+        raise key_mismatch(names, (a.type, b.type), node)
     found.keys[pair] = (a.name, b.name, common)
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
+from planner.errors import KeyTypeMismatch
 from planner.expressions.expressions import compile_condition
+from planner.expressions.types.column_types import equality
 from planner.sql.dialect.normalize import conjuncts, distributed
 from planner.sql.scopes.scope import Scope
 
@@ -33,3 +35,17 @@ def key_columns(node: exp.Expr, scope: Scope) -> tuple[str, str] | None:
         return None
     columns = {c.side: c.column.name for c in (scope.column(left), scope.column(right))}
     return (columns["a"], columns["b"]) if len(columns) == 2 else None
+
+
+def key_mismatch(names: tuple[str, str], types: tuple[str, str], node: exp.Expr) -> KeyTypeMismatch:
+    """Return the error for two key columns, named with their aliases, whose types cannot be joined."""
+    exact = equality(names[0], types[0], names[1], types[1])
+    place = "ON with " if isinstance(node, exp.Identifier) else ""
+    other = f" Or write {place}{exact}, which is tested on each pair of rows." if exact else ""
+    return KeyTypeMismatch(
+        f'key columns "{names[0]}" ({types[0]}) and "{names[1]}" ({types[1]}) have different types',
+        detail="Whole numbers and decimals join if 38 digits hold the values of both. Any other type joins "
+        "only with itself.",
+        hint=f"Register both columns with the same type.{other}",
+        at=node,
+    )

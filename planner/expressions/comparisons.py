@@ -83,11 +83,32 @@ def comparable(compiler: Compiler, node: exp.Expr, left: Typed, right: Typed) ->
         compiler.mismatch(
             f"{left.type} does not compare with {right.type}", _comparison_hint(left, right), node
         )
-    # DuckDB would also widen the values, but it would raise an error for a date outside the timestamp range
-    # and for decimals of more than 38 digits.
-    if common == "timestamp" or (common == "double" and "double" not in (left.type, right.type)):
-        return _widened(left, common), _widened(right, common)
+    left, right = _in_one_type([left, right], common)
     return left, right
+
+
+def _in_one_type(values: list[Typed], common: str) -> list[Typed]:
+    """Return values to compare, converted where DuckDB would raise an error.
+
+    Dates may be outside the range of timestamps. Decimals that no decimal of 38 digits holds together are
+    compared as whole numbers.
+    """
+    types = {value.type for value in values}
+    if common == "timestamp":
+        return [_widened(value, common) for value in values]
+    if common != "double" or "double" in types:
+        return values
+    scale = max(parts[1] for type_ in types if (parts := ct.as_decimal(type_)))
+    return [_unscaled(value, scale) for value in values]
+
+
+def _unscaled(value: Typed, scale: int) -> Typed:
+    """Return an exact number times 10 to the power of ``scale``, as a whole number of any size."""
+    parts = ct.as_decimal(value.type)
+    if parts is None:
+        return value
+    digits = f"replace(CAST({value.sql} AS VARCHAR), '.', '') || '{'0' * (scale - parts[1])}'"
+    return Typed(f"CAST({digits} AS BIGNUM)", value.type, value.columns)
 
 
 def _widened(value: Typed, type_: str) -> Typed:
@@ -254,7 +275,9 @@ def membership(compiler: Compiler, node: exp.In, negated: bool = False) -> Typed
     types = {value.type, *(right.type for _, right in pairs)}
     common = reduce(lambda wide, type_: ct.common_type(wide, type_) or wide, sorted(types))
     left, rights = value, [right for _, right in pairs]
-    if (common == "double" and common not in types) or (common == "timestamp" and len(types) > 1):
+    if common == "double" and common not in types:
+        left, *rights = _in_one_type([value, *items], common)
+    elif common == "timestamp" and len(types) > 1:
         left, rights = _widened(value, common), [_widened(right, common) for right in rights]
     listed = {right.sql: Operand(right.sql, right.columns, right.constant) for right in rights}
     texts = sorted(listed, key=lambda text: (len(text), text))

@@ -18,11 +18,11 @@ from sqlglot import exp
 from planner.bind.canonical import ALWAYS, canonical
 from planner.bind.keys.distances import Distances
 from planner.bind.keys.step_keys import Equals, JoinShape, StepKey, implied
-from planner.bind.pieces import pieces
+from planner.bind.pieces import key_mismatch, pieces
 from planner.bind.time_bounds import time_bounds
 from planner.errors import AmbiguousColumn, KeyTypeMismatch, NoEquiKey, UnknownColumn, UnsupportedCql
 from planner.expressions.expressions import bare, compile_condition
-from planner.expressions.types.column_types import duckdb_type, key_type
+from planner.expressions.types.column_types import key_type
 from planner.expressions.types.typed import ColumnSql, Typed
 from planner.sql.scopes.scope import SideName
 from planner.sql.scopes.step_scope import Origin, PairScope, StepScope
@@ -204,15 +204,8 @@ def _check_types(scope: StepScope, left: Origin, right: Origin, node: exp.Expr) 
     """Refuse equal columns whose types cannot be joined."""
     types = scope.type_of(left), scope.type_of(right)
     if key_type(*types) is None:
-        names = [f"{scope.written[p].alias}.{name}" for p, name in (left, right)]
-        raise KeyTypeMismatch(
-            f'key columns "{names[0]}" ({types[0]}) and "{names[1]}" ({types[1]}) have different types',
-            detail="int joins with bigint, and decimals join with decimals. Any other type joins only with "
-            "itself.",
-            hint="Register both columns with the same type. If the query also has another key, "
-            f"write CAST({names[0]} AS {duckdb_type(types[1])}) = {names[1]}.",
-            at=node,
-        )
+        first, second = (f"{scope.written[p].alias}.{name}" for p, name in (left, right))
+        raise key_mismatch((first, second), types, node)
 
 
 def _check_one_type(scope: StepScope, keys: Sequence[StepKey]) -> None:

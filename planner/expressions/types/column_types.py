@@ -69,14 +69,34 @@ def common_type(left: str, right: str) -> str | None:
 def key_type(left: str, right: str) -> str | None:
     """Return the common type of two key columns, or None if their values cannot be compared exactly.
 
-    >>> key_type("int", "bigint"), key_type("decimal(5,2)", "decimal(9,1)"), key_type("int", "double")
-    ('bigint', 'decimal(10,2)', None)
+    >>> key_type("int", "bigint"), key_type("decimal(5,2)", "bigint"), key_type("int", "double")
+    ('bigint', 'decimal(21,2)', None)
     """
-    both = decimal_parts(left) is not None and decimal_parts(right) is not None
-    if left == right or (is_integer(left) and is_integer(right)) or both:
-        common = common_type(left, right)
-        return None if common == "double" != left else common
-    return None
+    if left == right:
+        return left
+    common = common_type(left, right) if as_decimal(left) and as_decimal(right) else None
+    return None if common == "double" else common
+
+
+def equality(left: str, left_type: str, right: str, right_type: str) -> str | None:
+    """Return a condition that makes no unequal values of two types equal, or None if there is no such form.
+
+    >>> equality("a.s", "string", "b.i", "int"), equality("a.d", "date", "b.ts", "timestamp")
+    ('CAST(a.s AS DECIMAL(38,28)) = b.i', '(a.d = b.ts) IS TRUE')
+    >>> equality("a.n", "bigint", "b.v", "double")  # compared as doubles, 2^53 + 1 would be equal to 2^53
+    '(a.n = b.v) IS TRUE AND CAST(b.v AS BIGINT) = a.n'
+    """
+    compared = f"({left} = {right}) IS TRUE"
+    for one, type_, other, to in ((left, left_type, right, right_type), (right, right_type, left, left_type)):
+        if type_ == "string":
+            exact = as_decimal(to)
+            wide = f"decimal(38,{MAX_PRECISION - exact[0] + exact[1]})" if exact else to
+            return f"CAST({one} AS {duckdb_type('timestamp' if to == 'date' else wide)}) = {other}"
+        if type_ == "boolean" and is_numeric(to):
+            return f"CAST({one} AS INT) = {other}"
+        if type_ == "double" and as_decimal(to):
+            return f"{compared} AND CAST({one} AS {duckdb_type(to)}) = {other}"
+    return compared if common_type(left_type, right_type) else None
 
 
 def duckdb_type(type_: str) -> str:
