@@ -1,9 +1,9 @@
 """Arithmetic on numbers and times; an operation that fails gives NULL.
 
-int, bigint   + - *   TRY: overflow          decimal   + - *   TRY: overflow
-double        + - *   as it is: infinities   date, timestamp, interval   TRY: out of range
-any number    /       double, NULLIF(divisor, 0)
-int, bigint   // %    TRY and NULLIF         other numbers   %   NULLIF
+int           + - * // %   bigint: has room for every result
+bigint        + - * // %   TRY: overflow            decimal   + - *   TRY: overflow
+double        + - *        as it is: infinities     date, timestamp, interval   TRY: out of range
+any number    /            double, NULLIF(divisor, 0)
 """
 
 from __future__ import annotations
@@ -45,15 +45,18 @@ _TIME_RESULTS = {
     ("interval", "-", "interval"): "interval",
     ("interval", "*", "int"): "interval",
     ("int", "*", "interval"): "interval",
+    ("interval", "*", "bigint"): "interval",
+    ("bigint", "*", "interval"): "interval",
 }
 
 
 def binary(compiler: Compiler, node: exp.Binary) -> Typed:
     """Compile ``+ - * / // %`` to SQL that gives NULL where an operation fails.
 
-    i + j -> TRY("i" + "j")
+    n + i -> TRY("n" + "i")
+    i + j -> TRY(CAST("i" AS BIGINT) + "j")
     v / w -> "v" / NULLIF("w", 0)
-    i // j -> TRY("i" // NULLIF("j", 0))
+    n // i -> TRY("n" // NULLIF("i", 0))
     d - d -> TRY("d" - "d")
     """
     symbol = _SYMBOLS[type(node)]
@@ -68,6 +71,8 @@ def apply(compiler: Compiler, node: exp.Expr, symbol: str, left: Typed, right: T
     left, right = _typed_null(left, right), _typed_null(right, left)
     if ct.is_numeric(left.type) and ct.is_numeric(right.type):
         return _numbers(compiler, node, symbol, left, right)
+    if "date" in (left.type, right.type):  # DuckDB adds only 32 bits to a date; sums of int have 64.
+        left, right = (cast_to(each, "int") if each.type == "bigint" else each for each in (left, right))
     result = _TIME_RESULTS.get((left.type, symbol, right.type))
     if result is None:
         compiler.mismatch(
@@ -119,8 +124,16 @@ def _numbers(compiler: Compiler, node: exp.Expr, symbol: str, left: Typed, right
         return Typed(f"{left.operand} {symbol} {divisor}", "double", columns, form="compound")
     if ct.is_integer(common):
         divisor = f"NULLIF({right.sql}, 0)" if symbol in ("//", "%") else right.operand
-        return Typed(f"TRY({left.operand} {symbol} {divisor})", common, columns)
+        return Typed(f"TRY({widened(left).operand} {symbol} {divisor})", "bigint", columns)
     return _decimals(symbol, left, right)
+
+
+def widened(value: Typed) -> Typed:
+    """Return an int as a bigint, so that an operation on two ints has room for its result."""
+    if value.type != "int":
+        return value
+    # A written cast is a TRY_CAST, so ``logic.limits`` sees that this one changes no value.
+    return Typed(f"CAST({value.sql} AS BIGINT)", "bigint", value.columns)
 
 
 def _product(compiler: Compiler, node: exp.Expr, left: Typed, right: Typed) -> Typed:
@@ -159,7 +172,8 @@ def _decimals(symbol: str, left: Typed, right: Typed) -> Typed:
 def negative(compiler: Compiler, node: exp.Neg) -> Typed:
     """Compile unary minus.
 
-    -i -> TRY(-"i")
+    -n -> TRY(-"n")
+    -i -> TRY(-CAST("i" AS BIGINT))
     - -5 -> 5
     """
     inner = node.this.unnest()
@@ -168,7 +182,7 @@ def negative(compiler: Compiler, node: exp.Neg) -> Typed:
         inner, sign = inner.this.unnest(), "" if sign else "-"
     if isinstance(inner, exp.Literal) and not inner.is_string:
         return number(compiler, node, f"{sign}{inner.name}")
-    value = compiler.compile(node.this)
+    value = widened(compiler.compile(node.this))
     if not (ct.is_numeric(value.type) or value.type in ("interval", "null")):
         compiler.mismatch(f"-{value.type} is not defined", "Write minus before a number.", node)
     return Typed(f"TRY(-{value.operand})", value.type, value.columns)

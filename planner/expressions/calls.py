@@ -11,7 +11,7 @@ from sqlglot import exp
 from catalog.sql_text import text_literal
 from catalog.wording.wording import nearest_or_known
 from planner.errors import UnknownFunction
-from planner.expressions.arithmetic import apply
+from planner.expressions.arithmetic import apply, widened
 from planner.expressions.conditionals import alike, choice, null_if, wrong_count
 from planner.expressions.functions import (
     AGGREGATES,
@@ -196,7 +196,7 @@ def _one(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr], name
 
 def absolute(compiler: Compiler, node: exp.Expr, arguments: Sequence[exp.Expr]) -> Typed:
     """Compile ABS."""
-    value = _one(compiler, node, arguments, "abs")
+    value = widened(_one(compiler, node, arguments, "abs"))
     return Typed(f"TRY(abs({value.sql}))", value.type, value.columns)
 
 

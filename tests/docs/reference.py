@@ -35,7 +35,7 @@ SPELLINGS = {
 }
 #: Functions whose result depends on the types of their arguments: call, type of the result.
 BY_TYPE = {
-    "abs": ("abs(number)", "type of the argument"),
+    "abs": ("abs(number)", "type of the argument; of an int: bigint"),
     "ceil": ("ceil(number)", "type of the argument; of a decimal: the same without digits after the point"),
     "ceiling": ("ceiling(number)", "as ceil"),
     "floor": ("floor(number)", "as ceil"),

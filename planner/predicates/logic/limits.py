@@ -131,9 +131,11 @@ def _term(text: str) -> _Term | None:
 
 @lru_cache(maxsize=1_000)
 def _parts(text: str) -> tuple[_Term | str, ...]:
-    """Return an expression as a list of columns, words and parentheses, without TRY and outer parentheses.
+    """Return an expression as a list of columns, words and parentheses.
 
-    >>> _parts('TRY(abs(TRY(a."x" - b."y")))')[:3]
+    TRY, outer parentheses and the casts by which arithmetic widens an int are left out.
+
+    >>> _parts('TRY(abs(TRY(CAST(a."x" AS BIGINT) - b."y")))')[:3]
     ('ABS', '(', '(')
     """
     tokens = DuckDB().tokenize(text)
@@ -141,6 +143,12 @@ def _parts(text: str) -> tuple[_Term | str, ...]:
     place = 0
     while place < len(tokens):
         token = tokens[place]
+        words = [following.text.upper() for following in tokens[place : place + 8]]
+        if words[0] == "CAST" and words[5:] == ["AS", "BIGINT", ")"]:
+            # Written casts are TRY_CAST, so this is a column of type int that arithmetic has widened.
+            del tokens[place + 5 : place + 8]
+            place += 2
+            continue
         side: SideName | None = "a" if token.text == "a" else "b" if token.text == "b" else None
         dotted = [following.token_type for following in tokens[place + 1 : place + 3]]
         if side is not None and dotted == [TokenType.DOT, TokenType.IDENTIFIER]:
