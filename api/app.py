@@ -21,7 +21,7 @@ from api.dependencies import MAX_WAITING_REQUESTS
 from api.documentation.docs_pages import install_docs
 from api.documentation.openapi import Security, describe
 from api.engine.endpoints import router as engine_router
-from api.envelope.envelope import MAX_BODY_BYTES, Envelope
+from api.envelope.envelope import Envelope
 from api.envelope.origins import Origins, is_loopback
 from api.health.endpoints import router as health_router
 from api.migrations.endpoints import router as migrations_router
@@ -69,7 +69,10 @@ class _Application(FastAPI):
     def build_middleware_stack(self) -> ASGIApp:
         """Wrap all of FastAPI's middleware in the envelope."""
         return Envelope(
-            super().build_middleware_stack(), origins_of(self._settings), problems.problem_response
+            super().build_middleware_stack(),
+            origins_of(self._settings),
+            problems.problem_response,
+            self._settings.server.max_body_bytes,
         )
 
 
@@ -161,9 +164,10 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
-        max_body_size=MAX_BODY_BYTES,
+        max_body_size=chosen.server.max_body_bytes,
     )
     app.state.guard = guard_of(chosen)
+    app.state.max_body_bytes = chosen.server.max_body_bytes
     app.state.engine = None
     app.state.takes_events = "api" in parts
     traces_url = chosen.log.traces_url
