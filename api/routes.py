@@ -39,14 +39,15 @@ from api.json_body import read_body
 from catalog.errors import Conflict, NotFound
 from catalog.store.clients.audit_log import AuditLogRepository
 from catalog.store.clients.idempotency import IdempotencyRepository, StoredAnswer
+from catalog.wording.outside import printable
 from catalog.wording.wording import nearest_or_known
-from service.access.principal import Principal
+from service.access.principal import NAMELESS, Principal
 
 #: Methods that change something.
 MUTATIONS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
-#: Author of a change if the request does not name one.
-DEFAULT_ACTOR = "anonymous"
+#: Most characters of a path in the audit log; paths of existing resources are shorter.
+_SHOWN_PATH = 500
 
 #: Headers of an answer that are kept with it.
 _KEPT_HEADERS = ("content-type", "location", "etag")
@@ -167,11 +168,11 @@ async def _log(request: Request) -> None:
     principal: Principal = request.state.principal
     entry = await anyio.to_thread.run_sync(
         audit.begin,
-        principal.name or DEFAULT_ACTOR,
+        principal.name or NAMELESS,
         client_address(request),
         request.state.request_id,
         request.method,
-        request.url.path,
+        printable(request.url.path, _SHOWN_PATH),
     )
     request.state.on_answer = partial(audit.end, entry)
 

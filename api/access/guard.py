@@ -22,8 +22,9 @@ from fastapi import Request
 from api.access.rate_limit import RateLimit
 from api.errors import Forbidden, TooManyRequests, Unauthenticated
 from catalog.errors import Unavailable
+from catalog.wording.outside import printable
 from service.access.api_keys import PREFIX, KeyVerifier
-from service.access.principal import ANONYMOUS, SCOPES, Principal, Scope
+from service.access.principal import ANONYMOUS, SCOPES, Principal, Scope, foreign_name
 from service.access.tokens import TokenVerifier
 
 #: Maximum requests per second with an unknown key from one address; verifying an unknown key may take 50 ms.
@@ -84,7 +85,7 @@ class Guard:
         if sent is not None:
             principal = await self._proved(request, sent)
         elif certificate is not None:
-            principal = Principal(certificate, frozenset(SCOPES))
+            principal = Principal(foreign_name("certificate", certificate), frozenset(SCOPES))
         elif scope is None or not self.required:
             principal = ANONYMOUS
         else:
@@ -143,8 +144,8 @@ class _Verifier(Protocol):
 
 
 def client_address(request: Request) -> str:
-    """Return the address of a request's client."""
-    return request.client.host if request.client is not None else "?"
+    """Return the address of a request's client; a proxy may have sent any text."""
+    return printable(request.client.host, 100) if request.client is not None else "?"
 
 
 def _refuse(wait_s: float, what: str) -> None:

@@ -22,7 +22,8 @@ from argon2 import PasswordHasher
 from argon2.exceptions import VerifyMismatchError
 
 from catalog.store.clients.api_keys import ApiKey, ApiKeyRepository
-from service.access.principal import DEFAULT_RATE_PER_S, SCOPES, Principal
+from catalog.wording.outside import printable
+from service.access.principal import DEFAULT_RATE_PER_S, NAMELESS, SCOPES, Principal
 from service.errors import InvalidKey
 
 #: Prefix of every key; it makes a leaked key recognizable, for example in a repository.
@@ -51,15 +52,15 @@ def create_key(
         InvalidKey: Name, scopes or limit are invalid.
         KeyExists: A valid key with this name already exists.
     """
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name) or name == NAMELESS:
         raise InvalidKey(
-            f"a key cannot be named {name!r}",
-            hint="Write up to 64 letters, digits, _ . @ and -, the first a letter or digit.",
+            f'a key cannot be named "{printable(name)}"',
+            hint=f"Write 1 to 64 letters, digits, _ . @ and -, first a letter or digit; not {NAMELESS}.",
         )
     wanted = tuple(scope for scope in SCOPES if scope in set(scopes))
     unknown = sorted(set(scopes) - set(SCOPES))
     if unknown or not wanted:
-        said = f'scope "{unknown[0]}" is not known' if unknown else "the key has no scope"
+        said = f'scope "{printable(unknown[0])}" is not known' if unknown else "the key has no scope"
         raise InvalidKey(said, hint=f"Scopes are {', '.join(SCOPES)}.")
     if rate_per_s < 1:
         raise InvalidKey(

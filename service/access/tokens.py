@@ -1,8 +1,8 @@
 """Tokens of an OpenID Connect issuer (JWT), verified by PyJWT with the issuer's published keys.
 
 The claim ``scope`` (or ``scp``) lists the token's scopes, such as ``read`` or ``sluice:read``. The claim
-``sub`` is the client's name. Only asymmetric signatures are accepted, so the published keys cannot be used to
-sign a token.
+``sub`` is the client's name, shown as ``token:NAME``. Only asymmetric signatures are accepted, so the
+published keys cannot be used to sign a token.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from service.access.principal import SCOPES, Principal
+from catalog.wording.outside import printable
+from service.access.principal import SCOPES, Principal, foreign_name
 from service.errors import IssuerDown, TokensUnsupported
 
 log = logging.getLogger(__name__)
@@ -98,11 +99,11 @@ class TokenVerifier:
         except jwt.PyJWKClientConnectionError as error:
             raise IssuerDown(f'keys of issuer "{self._issuer}" cannot be read', detail=f"{error}.") from error
         except jwt.PyJWTError as error:
-            log.info("token refused: %s", error)
+            log.info("token refused: %s", printable(str(error)))
             with self._lock:
                 self._verified.pop(_digest(text), None)
             return None
-        principal = Principal(str(claims["sub"])[:100], _scopes(claims))
+        principal = Principal(foreign_name("token", str(claims["sub"])), _scopes(claims))
         until_s = min(self._clock_s() + _FRESH_S, float(claims["exp"]))
         with self._lock:
             self._verified[_digest(text)] = (principal, until_s)

@@ -14,6 +14,7 @@ import pytest
 
 from api.routes import SluiceRoute
 from service.access.api_keys import create_key
+from service.errors import InvalidKey
 from tests.api.without_engine import CQL, Service
 from tests.builders import stream_document
 
@@ -311,6 +312,33 @@ def test_history_and_audit_log_name_the_key(guarded: Service) -> None:
     assert not rest["has_more"]
     actors = [entry.actor for entry in guarded.store.plan_history.page()]
     assert actors[-2:] == ["deployer", "deployer for ann"]
+
+
+@pytest.mark.parametrize("name", ["anonymous", "token:ops", "ops for boss", "a\nb", ""])
+def test_a_key_cannot_be_named_as_another_client_is(guarded: Service, name: str) -> None:
+    with pytest.raises(InvalidKey, match="cannot be named"):
+        key(guarded, "read", name=name)
+
+
+def test_the_audit_log_shows_paths_and_addresses_in_one_line(guarded: Service) -> None:
+    writer = key(guarded, "write")
+    for path in ("/streams/a%00b%1B%E2%80%AE", "/streams/" + "a" * 5000):
+        assert sent(guarded, "DELETE", path, headers=writer).status_code == 404
+    entries = guarded.store.audit_log.page()
+    assert entries[0].path == "/api/v1/streams/a\\x00b\\x1b\\u202e"
+    assert len(entries[1].path) == 501
+
+
+@pytest.mark.parametrize("actor", [b"a\x85b", b"a\tb", b"\x9b2J"])
+def test_an_author_that_cannot_be_printed_is_refused(open_service: Service, actor: bytes) -> None:
+    answer = sent(open_service, "POST", "/changes", json={"changes": []}, headers={"X-Actor": actor})
+    assert code(answer) == (422, "invalid-request")
+
+
+@pytest.mark.parametrize("sent_id", [b"a b", b"a\x85b", b"x" * 65, b"\xff", b""])
+def test_a_request_id_that_is_not_safe_is_replaced(open_service: Service, sent_id: bytes) -> None:
+    answer = sent(open_service, "GET", "/streams", headers={"X-Request-Id": sent_id})
+    assert re.fullmatch(r"[0-9a-f]{16}", answer.headers["x-request-id"])
 
 
 def test_without_keys_a_change_is_in_the_audit_log_as_anonymous(open_service: Service) -> None:
