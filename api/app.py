@@ -31,6 +31,7 @@ from api.queries.endpoints import router as queries_router
 from api.queries.endpoints import validate_router
 from api.results.endpoints import export_router
 from api.results.endpoints import router as results_router
+from api.results.readers import Readers
 from api.statistics.endpoints import metrics_router
 from api.statistics.endpoints import router as statistics_router
 from api.streams.endpoints import router as streams_router
@@ -167,6 +168,7 @@ def create_app(
         max_body_size=chosen.server.max_body_bytes,
     )
     app.state.guard = guard_of(chosen)
+    app.state.readers = Readers(app.state.guard)
     app.state.max_body_bytes = chosen.server.max_body_bytes
     app.state.engine = None
     app.state.takes_events = "api" in parts

@@ -11,6 +11,7 @@ A key in a request is always checked, even if the service requires none. A wrong
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -21,7 +22,7 @@ from fastapi import Request
 
 from api.access.rate_limit import RateLimit
 from api.errors import Forbidden, TooManyRequests, Unauthenticated
-from catalog.errors import Unavailable
+from catalog.errors import SluiceError, Unavailable
 from catalog.wording.outside import printable
 from service.access.api_keys import PREFIX, KeyVerifier
 from service.access.principal import ANONYMOUS, SCOPES, Principal, Scope, foreign_name
@@ -67,16 +68,30 @@ class Guard:
             _refuse(wait_s, f'requests with the key of "{principal.name}"')
         return principal
 
-    async def admit_again(self, request: Request, scope: Scope) -> None:
-        """Check the sender again while the answer is being sent, without counting a request.
+    async def refusals(self, keys: KeyVerifier, sent: Collection[str]) -> dict[str, SluiceError]:
+        """Check senders again while their answers are being sent, without counting requests.
 
-        Raises:
-            Unauthenticated: The key is no longer valid.
-            Forbidden: The key no longer allows the request.
+        Args:
+            keys: Verifier of keys.
+            sent: Headers Authorization that were valid.
+
+        Returns:
+            The error for each header that is no longer valid: its key was revoked, or its token has expired.
         """
-        # TooManyRequests and Unavailable do not mean that the key is invalid, so the answer continues.
-        with suppress(TooManyRequests, Unavailable):
-            await self._allowed(request, scope)
+        texts = {each: _text(each) for each in sent}
+        known = {text for text in texts.values() if text.startswith(PREFIX)}
+        good = await anyio.to_thread.run_sync(keys.still_valid, known)
+        for text in set(texts.values()) - known:
+            good |= {text} if await self._is_good_token(text) else set()
+        lost = Unauthenticated("the key is unknown, has expired or was revoked", hint=_HOW)
+        return {each: lost for each, text in texts.items() if text not in good}
+
+    async def _is_good_token(self, text: str) -> bool:
+        if self.tokens is None or self.tokens.known(text) is not None:
+            return self.tokens is not None
+        with suppress(Unavailable):  # the issuer does not answer, which does not mean that the token is bad
+            return await anyio.to_thread.run_sync(self.tokens.verify, text) is not None
+        return True
 
     async def _allowed(self, request: Request, scope: Scope | None) -> Principal:
         """Return the sender of a request, if the request is allowed."""
@@ -101,8 +116,7 @@ class Guard:
 
     async def _proved(self, request: Request, sent: str) -> Principal:
         """Return the sender whose identity the header Authorization proves."""
-        kind, _, text = sent.partition(" ")
-        text = text.strip()
+        kind, text = sent.partition(" ")[0], _text(sent)
         if kind.lower() != "bearer" or not text.isascii():
             raise Unauthenticated("the header Authorization has no key", hint=_HOW)
         keys: KeyVerifier = request.app.state.workspace.keys
@@ -141,6 +155,11 @@ class _Verifier(Protocol):
 
     def verify(self, text: str) -> Principal | None:
         """Return the principal of a key or token, None if it is not valid; call this in a thread."""
+
+
+def _text(sent: str) -> str:
+    """Return the key or token in a header Authorization."""
+    return sent.partition(" ")[2].strip()
 
 
 def client_address(request: Request) -> str:

@@ -15,7 +15,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from argon2 import PasswordHasher
@@ -128,6 +128,16 @@ class KeyVerifier:
         """Return whether a key was valid when it was last verified."""
         with self._lock:
             return _digest(text) in self._verified
+
+    def still_valid(self, texts: Collection[str]) -> set[str]:
+        """Return those of some keys, all verified before, that were not revoked since; asks the catalog."""
+        ids = {text: match[1] for text in texts if (match := _TEXT.fullmatch(text)) is not None}
+        valid = self._keys.valid_among(ids.values()) if ids else frozenset()
+        for text in texts:
+            if ids.get(text) not in valid:
+                with self._lock:
+                    self._verified.pop(_digest(text), None)
+        return {text for text, key_id in ids.items() if key_id in valid}
 
     def verify(self, text: str) -> Principal | None:
         """Return the holder of a key, or None if the key is not valid. A new key takes about 50 ms."""

@@ -100,6 +100,30 @@ class WorkspaceQueries:
         newest = self._store.queries.by_id(ids[-1] if ids else series)
         return None if newest.wanted else newest.removed_version
 
+    def news(self, series: Collection[int], seen: int | None) -> tuple[int, frozenset[int]]:
+        """Return which series readers have to look at.
+
+        Args:
+            series: Ids of the series.
+            seen: Last batch of which the readers know; None for no batch.
+
+        Returns:
+            The last batch, or -1 before the first one, and the series that have results in batches after
+            ``seen`` or were removed. If ``seen`` is None, all series.
+        """
+        last = self._store.batches.last()
+        newest = -1 if last is None else last
+        if seen is None:
+            return newest, frozenset(series)
+        ids = self._store.queries.ids_of_series(series)
+        wanted = self._store.queries.wanted_names().keys()
+        found = {each for each, of in ids.items() if not of or of[-1] not in wanted}
+        if newest > seen:
+            series_of = {query_id: each for each, of in ids.items() for query_id in of}
+            counts = self._store.counts.of_queries(series_of, seen + 1)
+            found |= {series_of[query_id] for _, query_id, _ in counts}
+        return newest, frozenset(found)
+
     def propagate(self, name: str) -> QueryStatus:
         """Request a query's pending result punctuations; the next batch emits them.
 
