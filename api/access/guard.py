@@ -11,6 +11,7 @@ A key in a request is always checked, even if the service requires none. A wrong
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,8 +31,9 @@ from service.access.tokens import TokenVerifier
 
 #: Maximum requests per second with an unknown key from one address; verifying an unknown key may take 50 ms.
 _UNKNOWN_PER_S = 5.0
-#: Maximum number of keys that are verified at the same time.
-_VERIFIED_AT_ONCE = 2
+#: Maximum number of unknown keys of one address that wait to be verified. Keys are verified one at a time,
+#: because each hash takes 64 MB and several threads; tokens have a pool of their own.
+_WAITING = 10
 _HOW = "Send the header Authorization: Bearer <key>; sluice key create makes one."
 
 
@@ -48,7 +50,8 @@ class Guard:
     tokens: TokenVerifier | None = None
     _limits: RateLimit = field(default_factory=RateLimit)
     _unknown: RateLimit = field(default_factory=RateLimit)
-    _verifying: CapacityLimiter | None = None
+    _lanes: dict[bool, CapacityLimiter] = field(default_factory=dict)
+    _waiting: Counter[str] = field(default_factory=Counter)
 
     async def admit(self, request: Request, scope: Scope | None) -> Principal:
         """Return the sender of a request, if the request is allowed.
@@ -126,22 +129,38 @@ class Guard:
         principal = verifier.known(text)
         if principal is not None:
             return principal
-        address = client_address(request)
-        if self._verifying is None:
-            self._verifying = CapacityLimiter(_VERIFIED_AT_ONCE)
-        async with self._verifying:
-            # A client that keeps sending unknown keys must not keep the processor busy, and must not lock out
-            # other clients with its address. The limit is checked here, inside the limiter, because many such
-            # requests may have arrived at the same time.
-            if not verifier.remembers(text):
-                _refuse(self._unknown.look(address, _UNKNOWN_PER_S), "unknown keys from your address")
-            own = CapacityLimiter(1)  # verification must not wait for threads of other requests
+        if verifier.remembers(text):  # no hash is computed, so this must not wait behind guesses
+            own = CapacityLimiter(1)
             principal = await anyio.to_thread.run_sync(verifier.verify, text, limiter=own)
-            if principal is None:
-                self._unknown.take(address, _UNKNOWN_PER_S)
+        else:
+            lane = self._lanes.setdefault(verifier is keys, CapacityLimiter(1 if verifier is keys else 20))
+            principal = await self._verified(verifier, text, client_address(request), lane)
         if principal is None:
             raise Unauthenticated("the key is unknown, has expired or was revoked", hint=_HOW)
         return principal
+
+    async def _verified(
+        self, verifier: _Verifier, text: str, address: str, lane: CapacityLimiter
+    ) -> Principal | None:
+        """Verify a key or token that is not known: compute a hash, or wait for the issuer."""
+        if self._waiting[address] >= _WAITING:
+            raise TooManyRequests("too many unknown keys from your address", retry_after_s=1)
+        self._waiting[address] += 1
+        try:
+            async with lane:
+                # A client that keeps sending unknown keys must not keep the processor busy, and must not lock
+                # out other clients with its address. The limit is checked here, inside the limiter, because
+                # many such requests may have arrived at the same time.
+                _refuse(self._unknown.look(address, _UNKNOWN_PER_S), "unknown keys from your address")
+                own = CapacityLimiter(1)  # verification must not wait for threads of other requests
+                principal = await anyio.to_thread.run_sync(verifier.verify, text, limiter=own)
+                if principal is None:
+                    self._unknown.take(address, _UNKNOWN_PER_S)
+                return principal
+        finally:
+            self._waiting[address] -= 1
+            if not self._waiting[address]:
+                del self._waiting[address]
 
 
 class _Verifier(Protocol):

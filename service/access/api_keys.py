@@ -17,6 +17,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from functools import cache
 
 from argon2 import PasswordHasher
 from argon2.exceptions import VerifyMismatchError
@@ -70,6 +71,12 @@ def create_key(
     secret = secrets.token_urlsafe(32)
     keys.add(key_id, name, wanted, _HASHER.hash(secret), rate_per_s)
     return f"{PREFIX}{key_id}_{secret}"
+
+
+@cache
+def _nobodys() -> str:
+    """Return the hash of a secret that nobody knows."""
+    return _HASHER.hash(secrets.token_urlsafe(32))
 
 
 def _is_of(secret: str, stored: str) -> bool:
@@ -140,18 +147,21 @@ class KeyVerifier:
         return {text for text, key_id in ids.items() if key_id in valid}
 
     def verify(self, text: str) -> Principal | None:
-        """Return the holder of a key, or None if the key is not valid. A new key takes about 50 ms."""
+        """Return the holder of a key, or None if the key is not valid. A new key takes about 50 ms.
+
+        An unknown id takes as long as a wrong secret, so that clients cannot find out which ids exist.
+        """
         match, digest = _TEXT.fullmatch(text), _digest(text)
-        key = self._keys.find(match[1]) if match is not None else None
-        if match is None or key is None or key.revoked_at_us is not None:
-            with self._lock:
-                self._verified.pop(digest, None)
+        if match is None:
             return None
+        key = self._keys.find(match[1])
         with self._lock:
             known = self._verified.get(digest)
-        if (known is None or known.key.secret_hash != key.secret_hash) and not _is_of(
-            match[2], key.secret_hash
-        ):
+        if known is None and not _is_of(match[2], _nobodys() if key is None else key.secret_hash):
+            return None
+        if key is None or key.revoked_at_us is not None:
+            with self._lock:
+                self._verified.pop(digest, None)
             return None
         with self._lock:
             self._verified[digest] = _Verified(key, self._clock_s() + FRESH_S)

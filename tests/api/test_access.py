@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
+import time
 from base64 import b64encode
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -13,7 +16,9 @@ import httpx
 import pytest
 
 from api.routes import SluiceRoute
+from service.access import api_keys
 from service.access.api_keys import create_key
+from service.access.principal import Principal
 from service.errors import InvalidKey
 from tests.api.without_engine import CQL, Service
 from tests.builders import stream_document
@@ -275,6 +280,61 @@ def test_guesses_that_are_sent_at_one_time_are_slowed_down_too(guarded: Service)
 
     assert sorted(set(answers)) == [401, 429]
     assert answers.count(401) <= 12
+
+
+def test_guesses_do_not_delay_keys_that_were_verified(guarded: Service) -> None:
+    """Each guess waits until a key that was verified before has been served."""
+    headers = key(guarded, "read")
+    assert sent(guarded, "GET", "/streams", headers=headers).status_code == 200
+    verifier = guarded.workspace.keys
+    verifier._clock_s = lambda: time.monotonic() + 60  # the catalog is asked again
+    served, verify = threading.Event(), verifier.verify
+
+    def slow(text: str) -> Principal | None:
+        if not text.endswith("A" * 43):
+            return verify(text)
+        assert served.wait(60)
+        return None
+
+    guarded.app.state.guard.tokens = None
+    verifier.verify = slow  # type: ignore[method-assign]  # a hash that takes long
+
+    async def send_all() -> None:
+        transport = httpx.ASGITransport(guarded.app)
+        async with (
+            httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1/api/v1") as client,
+            anyio.create_task_group() as group,
+        ):
+            for number in range(8):
+                guess = {"Authorization": f"Bearer sluice_{number:012x}_{'A' * 43}"}
+                group.start_soon(partial(client.get, "/streams", headers=guess))
+            while not guarded.app.state.guard._waiting:
+                await anyio.sleep(0.001)
+            assert (await client.get("/streams", headers=headers)).status_code == 200
+            served.set()
+
+    anyio.run(send_all)
+
+
+def test_an_unknown_id_costs_as_many_hashes_as_a_known_one(
+    guarded: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time tells nobody which ids exist: known, unknown and revoked ids are hashed alike."""
+    right = key(guarded, "read")["Authorization"].removeprefix("Bearer ")
+    gone = key(guarded, "read", name="gone")["Authorization"].removeprefix("Bearer ")
+    guarded.store.api_keys.revoke("gone")
+    hashed: list[str] = []
+    real = api_keys._is_of
+
+    def counted(secret: str, stored: str) -> bool:
+        hashed.append(stored.rpartition("$")[0].rpartition("$")[0])
+        return real(secret, stored)
+
+    monkeypatch.setattr(api_keys, "_is_of", counted)
+    for text in (right[:-43] + "A" * 43, f"sluice_{'0' * 12}_{'A' * 43}", gone[:-43] + "A" * 43, gone):
+        assert guarded.workspace.keys.verify(text) is None
+    assert hashed == [hashed[0]] * 4  # the same parameters
+    assert guarded.workspace.keys.verify(right) is not None
 
 
 def test_a_key_has_a_limit_of_requests(guarded: Service) -> None:

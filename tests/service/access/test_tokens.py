@@ -16,9 +16,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
+from service.access import issuer_keys
+from service.access.issuer_keys import AGAIN_S, KEPT_S
 from service.access.tokens import TokenVerifier
 from service.errors import IssuerDown
 from service.log import setup_logging
+from tests.waiting import until
 
 
 class Issuer:
@@ -27,12 +30,15 @@ class Issuer:
     def __init__(self) -> None:
         self.keys = {"one": rsa.generate_private_key(public_exponent=65537, key_size=2048)}
         self.asked: list[str] = []
+        self.slow = threading.Event()
+        self.slow.set()
         self.bodies: dict[str, bytes] = {}
         issuer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 issuer.asked.append(self.path)
+                issuer.slow.wait()
                 body = issuer.bodies.get(self.path)
                 if body is None:
                     body = json.dumps(issuer.answer(self.path)).encode()
@@ -192,8 +198,28 @@ def test_a_forged_token_is_refused(issuer: Issuer) -> None:
 def test_a_new_key_of_the_issuer_is_found(issuer: Issuer) -> None:
     verifier = TokenVerifier(issuer.url, "sluice")
     assert verifier.verify(issuer.token()) is not None
-    verifier._keys.cooldown_duration = 0  # else unknown keys have it asked every 30 s
+    now_s = time.monotonic()
+    verifier._keys._clock_s = lambda: now_s + AGAIN_S  # unknown keys have it asked every 30 s
     issuer.keys["two"] = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    assert verifier.verify(issuer.token("two")) is not None
+
+
+def test_a_slow_issuer_delays_only_tokens_whose_key_is_not_there_yet(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verifier = TokenVerifier(issuer.url, "sluice")
+    assert verifier.verify(issuer.token()) is not None
+    monkeypatch.setattr(issuer_keys, "TIMEOUT_S", 0.05)
+    now_s = time.monotonic()
+    verifier._keys._clock_s = lambda: now_s + KEPT_S  # the keys are old
+    issuer.slow.clear()
+    issuer.keys["two"] = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    assert verifier.verify(issuer.token(nbf=-1)) is not None
+    with pytest.raises(IssuerDown, match="does not answer"):
+        verifier.verify(issuer.token("two"))
+    assert verifier.verify(issuer.token(nbf=-2)) is not None
+    issuer.slow.set()
+    until(lambda: verifier._keys._answered is None)
     assert verifier.verify(issuer.token("two")) is not None
 
 
