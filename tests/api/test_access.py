@@ -71,6 +71,15 @@ def test_a_loopback_service_is_asked_by_its_address(open_service: Service, host:
         "",
         "a:b:c",
         "[::1",
+        "127.0.0.1:1.evil.example",
+        "127.0.0.1:99999",
+        "localhost:80:80",
+        "evil.example@127.0.0.1",
+        "127.0.0.1/evil.example",
+        "127.0.0.1#evil.example",
+        "[::1].evil.example",
+        "[127.0.0.1]x:1",
+        "127.0.0.1,evil.example",
     ],
 )
 @pytest.mark.parametrize("path", ["/streams", "/docs", "/openapi.json", "/no/such/path"])
@@ -78,6 +87,11 @@ def test_a_name_that_was_rebound_to_this_machine_is_refused(
     open_service: Service, host: str, path: str
 ) -> None:
     assert code(sent(open_service, "GET", path, headers={"Host": host})) == (421, "unknown-host")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:1.evil.example", "a b", "", "evil.example/x", "a:-1", "a:1:2"])
+def test_a_host_that_is_none_is_refused_even_where_keys_are_required(guarded: Service, host: str) -> None:
+    assert code(sent(guarded, "GET", "/streams", headers={"Host": host})) == (421, "unknown-host")
 
 
 def test_two_hosts_are_refused(open_service: Service) -> None:
