@@ -112,6 +112,15 @@ def get_actor(
 Actor = Annotated[str, Depends(get_actor)]
 
 
+def get_principal(request: Request) -> Principal:
+    """Return the authenticated client, or `ANONYMOUS`."""
+    principal: Principal = request.state.principal
+    return principal
+
+
+PrincipalDep = Annotated[Principal, Depends(get_principal)]
+
+
 async def wait_for_version(request: Request, version: int, wait_s: float) -> bool:
     """Wait until a plan version is in force, without delaying other requests.
 

@@ -33,6 +33,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from api.access.guard import Guard, client_address
+from api.access.rights import check_route
 from api.access.scopes import scope_of
 from api.errors import InvalidRequest, RequestFault, RequestUnderWay, UnsupportedMediaType
 from api.json_body import read_body
@@ -119,7 +120,8 @@ class SluiceRoute(APIRoute):
 
         async def checked(request: Request) -> Response:
             guard: Guard = request.app.state.guard
-            request.state.principal = await guard.admit(request, scope)
+            request.state.principal = principal = await guard.admit(request, scope)
+            check_route(principal, scope, method, self.path_format, request.path_params)
             _check_parameters(request, known)
             if changes:
                 await _log(request)
@@ -128,9 +130,14 @@ class SluiceRoute(APIRoute):
                 _check_media_type(request)
                 read_body(body)
             key = request.headers.get("idempotency-key")
-            if key is None or request.method not in MUTATIONS:
-                return await handler(request)
-            return await _once(request, key, handler)
+            try:
+                if key is None or request.method not in MUTATIONS:
+                    return await handler(request)
+                return await _once(request, key, handler)
+            except NotFound as error:
+                if scope is not None and not principal.may_all(scope):
+                    error.hint = None  # it may name streams or queries that the client may not see
+                raise
 
         return checked
 

@@ -108,7 +108,7 @@ class Guard:
             principal = ANONYMOUS
         else:
             raise Unauthenticated("the request has no key", hint=_HOW)
-        if scope is not None and scope not in principal.scopes:
+        if scope is not None and not principal.may(scope):
             raise Forbidden(
                 f'the key of "{principal.name}" does not allow this',
                 detail=f"The request needs scope {scope}; "

@@ -24,7 +24,7 @@ from argon2.exceptions import VerifyMismatchError
 
 from catalog.store.clients.api_keys import ApiKey, ApiKeyRepository
 from catalog.wording.outside import printable
-from service.access.principal import DEFAULT_RATE_PER_S, NAMELESS, SCOPES, Principal
+from service.access.principal import DEFAULT_RATE_PER_S, GRANT, NAMELESS, SCOPES, Principal
 from service.errors import InvalidKey
 
 #: Prefix of every key; it makes a leaked key recognizable, for example in a repository.
@@ -46,7 +46,7 @@ def create_key(
     Args:
         keys: Repository that stores the key.
         name: Name of the key's holder.
-        scopes: Scopes that the key grants, at least one.
+        scopes: Scopes that the key grants, at least one, each perhaps limited to names (``GRANT``).
         rate_per_s: Requests per second that clients may send with the key.
 
     Raises:
@@ -58,11 +58,15 @@ def create_key(
             f'a key cannot be named "{printable(name)}"',
             hint=f"Write 1 to 64 letters, digits, _ . @ and -, first a letter or digit; not {NAMELESS}.",
         )
-    wanted = tuple(scope for scope in SCOPES if scope in set(scopes))
-    unknown = sorted(set(scopes) - set(SCOPES))
+    wanted = in_order(scopes)
+    unknown = [grant for grant in wanted if GRANT.fullmatch(grant) is None]
     if unknown or not wanted:
         said = f'scope "{printable(unknown[0])}" is not known' if unknown else "the key has no scope"
-        raise InvalidKey(said, hint=f"Scopes are {', '.join(SCOPES)}.")
+        raise InvalidKey(
+            said,
+            hint=f"Scopes are {', '.join(SCOPES)}. All but admin may be limited to streams and queries of a "
+            "name (read:orders), or of all names with a beginning (read:orders_*).",
+        )
     if rate_per_s < 1:
         raise InvalidKey(
             f"a limit of {rate_per_s} requests per second is not allowed", hint="Give 1 or more."
@@ -71,6 +75,16 @@ def create_key(
     secret = secrets.token_urlsafe(32)
     keys.add(key_id, name, wanted, _HASHER.hash(secret), rate_per_s)
     return f"{PREFIX}{key_id}_{secret}"
+
+
+def in_order(scopes: Iterable[str]) -> tuple[str, ...]:
+    """Return scopes once each, in the order of ``SCOPES``, unknown ones first."""
+
+    def rank(grant: str) -> tuple[int, str]:
+        scope = grant.partition(":")[0]
+        return (list(SCOPES).index(scope) if scope in SCOPES else -1), grant
+
+    return tuple(sorted(set(scopes), key=rank))
 
 
 @cache

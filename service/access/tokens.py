@@ -1,7 +1,7 @@
 """Tokens of an OpenID Connect issuer (JWT), verified by PyJWT with the issuer's published keys.
 
-The claim ``scope`` (or ``scp``) lists the token's scopes, such as ``read`` or ``sluice:read``. The
-claim ``sub`` is the client's name, shown as ``token:NAME``. Only asymmetric signatures
+The claim ``scope`` (or ``scp``) lists the token's scopes, such as ``read``, ``sluice:read`` or
+``read:orders_*``. The claim ``sub`` is the client's name, shown as ``token:NAME``. Only asymmetric signatures
 are accepted, so the published keys cannot be used to sign a token.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from catalog.wording.outside import printable
 from service.access.issuer_keys import IssuerKeys
-from service.access.principal import SCOPES, Principal, foreign_name
+from service.access.principal import GRANT, Principal, foreign_name
 from service.errors import TokensUnsupported
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,8 @@ def _scopes(claims: Mapping[str, Any]) -> frozenset[str]:
     """Return the scopes in a token's claims. A claim that is neither text nor a list gives no scopes."""
     found = claims.get("scope", claims.get("scp"))
     names = found.split() if isinstance(found, str) else found if isinstance(found, list) else []
-    return frozenset(str(name).removeprefix("sluice:") for name in names) & frozenset(SCOPES)
+    grants = (str(name).removeprefix("sluice:") for name in names)
+    return frozenset(grant for grant in grants if GRANT.fullmatch(grant) is not None)
 
 
 def _digest(text: str) -> bytes:
