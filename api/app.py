@@ -21,7 +21,7 @@ from api.dependencies import MAX_WAITING_REQUESTS
 from api.documentation.docs_pages import install_docs
 from api.documentation.openapi import Security, describe
 from api.engine.endpoints import router as engine_router
-from api.envelope.envelope import MAX_BODY_BYTES, Envelope
+from api.envelope.envelope import Envelope
 from api.envelope.origins import Origins, is_loopback
 from api.health.endpoints import router as health_router
 from api.migrations.endpoints import router as migrations_router
@@ -31,6 +31,7 @@ from api.queries.endpoints import router as queries_router
 from api.queries.endpoints import validate_router
 from api.results.endpoints import export_router
 from api.results.endpoints import router as results_router
+from api.results.readers import Readers
 from api.statistics.endpoints import metrics_router
 from api.statistics.endpoints import router as statistics_router
 from api.streams.endpoints import router as streams_router
@@ -69,7 +70,10 @@ class _Application(FastAPI):
     def build_middleware_stack(self) -> ASGIApp:
         """Wrap all of FastAPI's middleware in the envelope."""
         return Envelope(
-            super().build_middleware_stack(), origins_of(self._settings), problems.problem_response
+            super().build_middleware_stack(),
+            origins_of(self._settings),
+            problems.problem_response,
+            self._settings.server.max_body_bytes,
         )
 
 
@@ -161,9 +165,11 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
-        max_body_size=MAX_BODY_BYTES,
+        max_body_size=chosen.server.max_body_bytes,
     )
     app.state.guard = guard_of(chosen)
+    app.state.readers = Readers(app.state.guard)
+    app.state.max_body_bytes = chosen.server.max_body_bytes
     app.state.engine = None
     app.state.takes_events = "api" in parts
     traces_url = chosen.log.traces_url

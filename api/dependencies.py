@@ -11,8 +11,7 @@ from anyio import CapacityLimiter
 from fastapi import Depends, Header, Query, Request
 
 from api.errors import InvalidRequest, RequestFault
-from api.routes import DEFAULT_ACTOR
-from service.access.principal import Principal
+from service.access.principal import NAMELESS, Principal
 from service.workspace.engine_part import EnginePart
 from service.workspace.workspace import Workspace
 
@@ -98,16 +97,28 @@ def get_actor(
             "precedes this value.",
             examples=["ops@example.org"],
         ),
-    ] = DEFAULT_ACTOR,
+    ] = NAMELESS,
 ) -> str:
     """Return the author of a change, from the name of the authenticated client and ``X-Actor``."""
     principal: Principal = request.state.principal
+    if not x_actor.isprintable():
+        hint = "Send a name of printable characters."
+        raise InvalidRequest(RequestFault("header", ("X-Actor",), 'header "X-Actor" cannot be printed', hint))
     if principal.name is None:
         return x_actor
-    return principal.name if x_actor == DEFAULT_ACTOR else f"{principal.name} for {x_actor}"
+    return principal.name if x_actor == NAMELESS else f"{principal.name} for {x_actor}"
 
 
 Actor = Annotated[str, Depends(get_actor)]
+
+
+def get_principal(request: Request) -> Principal:
+    """Return the authenticated client, or `ANONYMOUS`."""
+    principal: Principal = request.state.principal
+    return principal
+
+
+PrincipalDep = Annotated[Principal, Depends(get_principal)]
 
 
 async def wait_for_version(request: Request, version: int, wait_s: float) -> bool:

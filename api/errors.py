@@ -110,9 +110,13 @@ class BodyTooLarge(InvalidInput):
     code = "body-too-large"
 
 
-def body_too_large() -> BodyTooLarge:
-    """Return the error for a body that is larger than the limit."""
-    return BodyTooLarge("the body is too large", hint="Send it in several requests.")
+def body_too_large(limit: int) -> BodyTooLarge:
+    """Return the error for a body with more than ``limit`` bytes."""
+    return BodyTooLarge(
+        "the body is too large",
+        detail=f"It may have {limit} bytes (SLUICE_MAX_BODY_BYTES), both compressed and decompressed.",
+        hint="Send it in several requests.",
+    )
 
 
 class HeadTooLarge(InvalidInput):

@@ -22,9 +22,10 @@ from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Match, Mount
 
 from api.errors import (
@@ -56,6 +57,7 @@ from catalog.errors import (
     StalePlanVersion,
     Unavailable,
 )
+from catalog.wording.outside import printable
 from service.errors import IngestFull, InvalidChanges, ResultsExpired
 
 log = logging.getLogger(__name__)
@@ -226,6 +228,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(SluiceError, _sluice_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_exception)
+    app.add_exception_handler(ClientDisconnect, _hung_up)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -250,6 +253,11 @@ async def _http_exception(request: Request, error: Exception) -> JSONResponse:
     return problem_response(_of_status(request, error, headers), request.url.path, headers)
 
 
+async def _hung_up(request: Request, error: Exception) -> Response:
+    """Answer nobody; the audit log gets nginx's status for this, and the server logs a line."""
+    return Response(status_code=499)
+
+
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
     log.error("request failed", extra=_told(request), exc_info=error)
     hidden = InternalError(
@@ -260,7 +268,7 @@ async def _unexpected(request: Request, error: Exception) -> JSONResponse:
 
 def _told(request: Request) -> dict[str, object]:
     """Return the fields of a log line about a request."""
-    return {"path": request.url.path, "request_id": getattr(request.state, "request_id", None)}
+    return {"path": printable(request.url.path), "request_id": getattr(request.state, "request_id", None)}
 
 
 def _allowed(request: Request) -> list[str]:
@@ -289,7 +297,7 @@ def _of_status(request: Request, error: HTTPException, headers: Mapping[str, str
         hint = f"Use one of: {headers['Allow']}."
         return MethodNotAllowed(f'method {request.method} is not allowed on "{path}"', hint=hint)
     if error.status_code == 413:
-        return body_too_large()
+        return body_too_large(request.app.state.max_body_bytes)
     if error.status_code < 500:
         return MalformedBody("the request cannot be read", detail=f"{error.detail}.")
     return InternalError(f"the request failed with status {error.status_code}")

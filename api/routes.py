@@ -33,20 +33,22 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from api.access.guard import Guard, client_address
+from api.access.rights import check_route
 from api.access.scopes import scope_of
 from api.errors import InvalidRequest, RequestFault, RequestUnderWay, UnsupportedMediaType
 from api.json_body import read_body
 from catalog.errors import Conflict, NotFound
 from catalog.store.clients.audit_log import AuditLogRepository
 from catalog.store.clients.idempotency import IdempotencyRepository, StoredAnswer
+from catalog.wording.outside import printable
 from catalog.wording.wording import nearest_or_known
-from service.access.principal import Principal
+from service.access.principal import NAMELESS, Principal
 
 #: Methods that change something.
 MUTATIONS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
-#: Author of a change if the request does not name one.
-DEFAULT_ACTOR = "anonymous"
+#: Most characters of a path in the audit log; paths of existing resources are shorter.
+_SHOWN_PATH = 500
 
 #: Headers of an answer that are kept with it.
 _KEPT_HEADERS = ("content-type", "location", "etag")
@@ -118,7 +120,8 @@ class SluiceRoute(APIRoute):
 
         async def checked(request: Request) -> Response:
             guard: Guard = request.app.state.guard
-            request.state.principal = await guard.admit(request, scope)
+            request.state.principal = principal = await guard.admit(request, scope)
+            check_route(principal, scope, method, self.path_format, request.path_params)
             _check_parameters(request, known)
             if changes:
                 await _log(request)
@@ -127,9 +130,14 @@ class SluiceRoute(APIRoute):
                 _check_media_type(request)
                 read_body(body)
             key = request.headers.get("idempotency-key")
-            if key is None or request.method not in MUTATIONS:
-                return await handler(request)
-            return await _once(request, key, handler)
+            try:
+                if key is None or request.method not in MUTATIONS:
+                    return await handler(request)
+                return await _once(request, key, handler)
+            except NotFound as error:
+                if scope is not None and not principal.may_all(scope):
+                    error.hint = None  # it may name streams or queries that the client may not see
+                raise
 
         return checked
 
@@ -167,11 +175,11 @@ async def _log(request: Request) -> None:
     principal: Principal = request.state.principal
     entry = await anyio.to_thread.run_sync(
         audit.begin,
-        principal.name or DEFAULT_ACTOR,
+        principal.name or NAMELESS,
         client_address(request),
         request.state.request_id,
         request.method,
-        request.url.path,
+        printable(request.url.path, _SHOWN_PATH),
     )
     request.state.on_answer = partial(audit.end, entry)
 

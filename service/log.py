@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from catalog.wording.outside import printable
+
 #: Loggers that are too verbose at INFO.
 QUIET = ("alembic", "httpx", "httpcore", "asyncio", "numba")
 #: py4j logs every exception of a callback with both stack traces, even while a batch is being stopped, and
@@ -24,6 +26,8 @@ QUIET = ("alembic", "httpx", "httpcore", "asyncio", "numba")
 SILENT = ("py4j",)
 #: Seconds after a warning during which identical warnings are dropped.
 REPEAT_S = 60.0
+#: Most characters of a field or of a line of an exception; a text from outside may have megabytes.
+_MOST = 10_000
 
 #: Attributes that every record has (uvicorn sets the last one). A caller passed all others as ``extra``.
 _OF_EVERY_RECORD = {
@@ -110,14 +114,28 @@ def _fields_of(record: logging.LogRecord) -> dict[str, object]:
     return own | values if isinstance(values, dict) else own
 
 
+def _one_line(text: str) -> str:
+    """Return a text whose control characters, which could begin a line of their own, are escaped."""
+    return printable(text, _MOST)
+
+
+def _lines(text: str) -> str:
+    return "\n".join(printable(line, _MOST) for line in text.split("\n"))
+
+
+def _whole(value: object) -> object:
+    """Return a text without halves of surrogate pairs, which readers of JSON refuse."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
 class _TextLines(logging.Formatter):
     """Date, time, level, logger, event, fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         clock = datetime.fromtimestamp(record.created).strftime("%Y-%m-%d %H:%M:%S")
-        line = f"{clock} {record.levelname} {record.name} {record.getMessage()}"
-        line += "".join(f" {name}={value}" for name, value in _fields_of(record).items())
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        line = f"{clock} {record.levelname} {record.name} {_one_line(record.getMessage())}"
+        line += "".join(f" {name}={_one_line(str(value))}" for name, value in _fields_of(record).items())
+        return f"{line}\n{_lines(self.formatException(record.exc_info))}" if record.exc_info else line
 
 
 class _JsonLines(logging.Formatter):
@@ -128,9 +146,9 @@ class _JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname,
             "logger": record.name,
-            "event": record.getMessage(),
-            **_fields_of(record),
+            "event": _whole(record.getMessage()),
+            **{name: _whole(value) for name, value in _fields_of(record).items()},
         }
         if record.exc_info:
-            document["exception"] = self.formatException(record.exc_info)
+            document["exception"] = _whole(self.formatException(record.exc_info))
         return json.dumps(document, default=str)

@@ -1,4 +1,4 @@
 """Access to routes: the sender of a request, and the scopes and rates that keys allow.
 
-Doors: guard, scopes.
+Doors: guard, rights, scopes.
 """

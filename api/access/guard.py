@@ -11,6 +11,8 @@ A key in a request is always checked, even if the service requires none. A wrong
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -21,15 +23,17 @@ from fastapi import Request
 
 from api.access.rate_limit import RateLimit
 from api.errors import Forbidden, TooManyRequests, Unauthenticated
-from catalog.errors import Unavailable
+from catalog.errors import SluiceError, Unavailable
+from catalog.wording.outside import printable
 from service.access.api_keys import PREFIX, KeyVerifier
-from service.access.principal import ANONYMOUS, SCOPES, Principal, Scope
+from service.access.principal import ANONYMOUS, SCOPES, Principal, Scope, foreign_name
 from service.access.tokens import TokenVerifier
 
 #: Maximum requests per second with an unknown key from one address; verifying an unknown key may take 50 ms.
 _UNKNOWN_PER_S = 5.0
-#: Maximum number of keys that are verified at the same time.
-_VERIFIED_AT_ONCE = 2
+#: Maximum number of unknown keys of one address that wait to be verified. Keys are verified one at a time,
+#: because each hash takes 64 MB and several threads; tokens have a pool of their own.
+_WAITING = 10
 _HOW = "Send the header Authorization: Bearer <key>; sluice key create makes one."
 
 
@@ -46,7 +50,8 @@ class Guard:
     tokens: TokenVerifier | None = None
     _limits: RateLimit = field(default_factory=RateLimit)
     _unknown: RateLimit = field(default_factory=RateLimit)
-    _verifying: CapacityLimiter | None = None
+    _lanes: dict[bool, CapacityLimiter] = field(default_factory=dict)
+    _waiting: Counter[str] = field(default_factory=Counter)
 
     async def admit(self, request: Request, scope: Scope | None) -> Principal:
         """Return the sender of a request, if the request is allowed.
@@ -66,16 +71,30 @@ class Guard:
             _refuse(wait_s, f'requests with the key of "{principal.name}"')
         return principal
 
-    async def admit_again(self, request: Request, scope: Scope) -> None:
-        """Check the sender again while the answer is being sent, without counting a request.
+    async def refusals(self, keys: KeyVerifier, sent: Collection[str]) -> dict[str, SluiceError]:
+        """Check senders again while their answers are being sent, without counting requests.
 
-        Raises:
-            Unauthenticated: The key is no longer valid.
-            Forbidden: The key no longer allows the request.
+        Args:
+            keys: Verifier of keys.
+            sent: Headers Authorization that were valid.
+
+        Returns:
+            The error for each header that is no longer valid: its key was revoked, or its token has expired.
         """
-        # TooManyRequests and Unavailable do not mean that the key is invalid, so the answer continues.
-        with suppress(TooManyRequests, Unavailable):
-            await self._allowed(request, scope)
+        texts = {each: _text(each) for each in sent}
+        known = {text for text in texts.values() if text.startswith(PREFIX)}
+        good = await anyio.to_thread.run_sync(keys.still_valid, known)
+        for text in set(texts.values()) - known:
+            good |= {text} if await self._is_good_token(text) else set()
+        lost = Unauthenticated("the key is unknown, has expired or was revoked", hint=_HOW)
+        return {each: lost for each, text in texts.items() if text not in good}
+
+    async def _is_good_token(self, text: str) -> bool:
+        if self.tokens is None or self.tokens.known(text) is not None:
+            return self.tokens is not None
+        with suppress(Unavailable):  # the issuer does not answer, which does not mean that the token is bad
+            return await anyio.to_thread.run_sync(self.tokens.verify, text) is not None
+        return True
 
     async def _allowed(self, request: Request, scope: Scope | None) -> Principal:
         """Return the sender of a request, if the request is allowed."""
@@ -84,12 +103,12 @@ class Guard:
         if sent is not None:
             principal = await self._proved(request, sent)
         elif certificate is not None:
-            principal = Principal(certificate, frozenset(SCOPES))
+            principal = Principal(foreign_name("certificate", certificate), frozenset(SCOPES))
         elif scope is None or not self.required:
             principal = ANONYMOUS
         else:
             raise Unauthenticated("the request has no key", hint=_HOW)
-        if scope is not None and scope not in principal.scopes:
+        if scope is not None and not principal.may(scope):
             raise Forbidden(
                 f'the key of "{principal.name}" does not allow this',
                 detail=f"The request needs scope {scope}; "
@@ -100,8 +119,7 @@ class Guard:
 
     async def _proved(self, request: Request, sent: str) -> Principal:
         """Return the sender whose identity the header Authorization proves."""
-        kind, _, text = sent.partition(" ")
-        text = text.strip()
+        kind, text = sent.partition(" ")[0], _text(sent)
         if kind.lower() != "bearer" or not text.isascii():
             raise Unauthenticated("the header Authorization has no key", hint=_HOW)
         keys: KeyVerifier = request.app.state.workspace.keys
@@ -111,22 +129,38 @@ class Guard:
         principal = verifier.known(text)
         if principal is not None:
             return principal
-        address = client_address(request)
-        if self._verifying is None:
-            self._verifying = CapacityLimiter(_VERIFIED_AT_ONCE)
-        async with self._verifying:
-            # A client that keeps sending unknown keys must not keep the processor busy, and must not lock out
-            # other clients with its address. The limit is checked here, inside the limiter, because many such
-            # requests may have arrived at the same time.
-            if not verifier.remembers(text):
-                _refuse(self._unknown.look(address, _UNKNOWN_PER_S), "unknown keys from your address")
-            own = CapacityLimiter(1)  # verification must not wait for threads of other requests
+        if verifier.remembers(text):  # no hash is computed, so this must not wait behind guesses
+            own = CapacityLimiter(1)
             principal = await anyio.to_thread.run_sync(verifier.verify, text, limiter=own)
-            if principal is None:
-                self._unknown.take(address, _UNKNOWN_PER_S)
+        else:
+            lane = self._lanes.setdefault(verifier is keys, CapacityLimiter(1 if verifier is keys else 20))
+            principal = await self._verified(verifier, text, client_address(request), lane)
         if principal is None:
             raise Unauthenticated("the key is unknown, has expired or was revoked", hint=_HOW)
         return principal
+
+    async def _verified(
+        self, verifier: _Verifier, text: str, address: str, lane: CapacityLimiter
+    ) -> Principal | None:
+        """Verify a key or token that is not known: compute a hash, or wait for the issuer."""
+        if self._waiting[address] >= _WAITING:
+            raise TooManyRequests("too many unknown keys from your address", retry_after_s=1)
+        self._waiting[address] += 1
+        try:
+            async with lane:
+                # A client that keeps sending unknown keys must not keep the processor busy, and must not lock
+                # out other clients with its address. The limit is checked here, inside the limiter, because
+                # many such requests may have arrived at the same time.
+                _refuse(self._unknown.look(address, _UNKNOWN_PER_S), "unknown keys from your address")
+                own = CapacityLimiter(1)  # verification must not wait for threads of other requests
+                principal = await anyio.to_thread.run_sync(verifier.verify, text, limiter=own)
+                if principal is None:
+                    self._unknown.take(address, _UNKNOWN_PER_S)
+                return principal
+        finally:
+            self._waiting[address] -= 1
+            if not self._waiting[address]:
+                del self._waiting[address]
 
 
 class _Verifier(Protocol):
@@ -142,9 +176,14 @@ class _Verifier(Protocol):
         """Return the principal of a key or token, None if it is not valid; call this in a thread."""
 
 
+def _text(sent: str) -> str:
+    """Return the key or token in a header Authorization."""
+    return sent.partition(" ")[2].strip()
+
+
 def client_address(request: Request) -> str:
-    """Return the address of a request's client."""
-    return request.client.host if request.client is not None else "?"
+    """Return the address of a request's client; a proxy may have sent any text."""
+    return printable(request.client.host, 100) if request.client is not None else "?"
 
 
 def _refuse(wait_s: float, what: str) -> None:

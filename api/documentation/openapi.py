@@ -119,6 +119,9 @@ def _document(app: FastAPI, security: Security) -> dict[str, Any]:
     schemas.update(problem.pop("$defs", {}))
     schemas["Problem"] = problem
     document["components"]["securitySchemes"] = security.schemes()
+    for name, schema in schemas.items():
+        if "-" in name:  # a model whose form in requests differs from its form in answers
+            schema["title"] = name.replace("-", "")  # generators name classes by titles
     for path, method, operation in operations(document):
         scope = scope_of(method.upper(), path)
         operation["security"] = security.of(scope)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import logging
 import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import anyio
+from anyio import CapacityLimiter
 
+from api.envelope.codings import CODINGS, EncodedAnswer, accepted, coding_of, decoding
 from api.envelope.origins import Origins
-from api.errors import body_too_large
+from api.errors import UnsupportedMediaType, body_too_large
 from catalog.errors import SluiceError, Unavailable
 
 if TYPE_CHECKING:
@@ -37,8 +39,8 @@ _HEADERS = (
     (b"content-security-policy", _CONTENT_POLICY),
 )
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
-#: Maximum size of a request body in bytes: 64 MiB, enough for 300,000 events of 200 bytes.
-MAX_BODY_BYTES = 64 << 20
+#: Maximum number of bodies that are decompressed at the same time.
+_DECOMPRESSED_AT_ONCE = 2
 #: A request id that the client sends is used only if it matches this pattern, because ids are written to
 #: logs.
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -65,15 +67,22 @@ class Envelope:
     Args:
         app: The application.
         origins: Hosts and origins that are accepted.
-        answer: Function that makes an answer from an error and the path of the request.
+        answer: Function that makes an answer from an error, the path of the request and more headers.
+        max_body_bytes: Maximum size of a body, before and after it is decompressed.
     """
 
     def __init__(
-        self, app: ASGIApp, origins: Origins, answer: Callable[[SluiceError, str], Response]
+        self,
+        app: ASGIApp,
+        origins: Origins,
+        answer: Callable[[SluiceError, str, Mapping[str, str]], Response],
+        max_body_bytes: int,
     ) -> None:
         self._app = app
         self._origins = origins
         self._answer = answer
+        self._max_body_bytes = max_body_bytes
+        self._decompressing: CapacityLimiter | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
@@ -83,6 +92,8 @@ class Envelope:
         request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id.decode()
         https = scope["scheme"] == "https"
+        if (wanted := accepted(scope)) is not None:
+            send = EncodedAnswer(send, wanted).send
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -105,22 +116,29 @@ class Envelope:
 
         try:
             self._origins.check(scope["method"], scope["headers"])
-            _check_length(scope)
+            _check_length(scope, self._max_body_bytes)
+            coding = coding_of(scope)
         except SluiceError as error:
-            await self._answer(error, scope["path"])(scope, receive, send_with_headers)
+            # RFC 7694: the answer names the codings that a body may have.
+            told = {"Accept-Encoding": ", ".join(CODINGS)} if isinstance(error, UnsupportedMediaType) else {}
+            await self._answer(error, scope["path"], told)(scope, receive, send_with_headers)
             return
+        if coding is not None:
+            if self._decompressing is None:
+                self._decompressing = CapacityLimiter(_DECOMPRESSED_AT_ONCE)
+            receive = decoding(receive, coding, self._max_body_bytes, self._decompressing)
         await self._app(scope, receive, send_with_headers)
 
 
-def _check_length(scope: Scope) -> None:
+def _check_length(scope: Scope, limit: int) -> None:
     """Refuse a request whose ``Content-Length`` is too large; other bodies are counted while read.
 
     Raises:
         BodyTooLarge: ``Content-Length`` is above the limit.
     """
     for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit() and int(value) > MAX_BODY_BYTES:
-            raise body_too_large()
+        if name == b"content-length" and value.isdigit() and int(value) > limit:
+            raise body_too_large(limit)
 
 
 def _request_id(scope: Scope) -> bytes:

@@ -9,13 +9,19 @@ rebound, so it is trusted. A name in ``Host`` is trusted only if it is listed.
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from api.errors import ForeignOrigin, UnknownHost
+from catalog.wording.outside import printable
 
 #: Methods that change nothing; pages of other sites may link to their results.
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+#: A name or an address, and a port, as RFC 9110, section 7.2, without characters that no host name has.
+_HOST = re.compile(
+    r"(\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?))(:(?P<port>[0-9]{0,5}))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,7 @@ class Origins:
         host = hosts[0].lower()
         if not self._is_known(_name(host)):
             raise UnknownHost(
-                f'host "{host[:100]}" is not known here',
+                f'host "{printable(host, 100)}" is not known here',
                 detail="The name of another site may have been made to resolve to this address (DNS "
                 "rebinding).",
                 hint="Use the IP address, or list the name in SLUICE_ALLOWED_HOSTS.",
@@ -59,7 +65,7 @@ class Origins:
         for origin in _values(headers, b"origin"):
             if not self._is_own(origin.lower(), host):
                 raise ForeignOrigin(
-                    f'origin "{origin[:100]}" is foreign',
+                    f'origin "{printable(origin, 100)}" is foreign',
                     detail="Pages of other sites may not use this service.",
                     hint="If the origin is yours, list its host in SLUICE_ALLOWED_HOSTS.",
                 )
@@ -68,6 +74,8 @@ class Origins:
             raise ForeignOrigin("the request comes from a page of another site")
 
     def _is_known(self, name: str) -> bool:
+        if not name:
+            return False
         if name in self.names:
             return True
         address = _address(name)
@@ -81,7 +89,7 @@ class Origins:
         try:
             parts = urlsplit(origin)
             return parts.scheme in ("http", "https") and (
-                parts.netloc == host or (parts.hostname or "") in self.names
+                parts.netloc == host or _name(parts.netloc) in self.names
             )
         except ValueError:
             return False
@@ -102,15 +110,13 @@ def _values(headers: list[tuple[bytes, bytes]], name: bytes) -> list[str]:
 
 
 def _name(host: str) -> str:
-    """Return a host without its port.
+    """Return a host without its port; empty if it is not a name or address, and at most a port.
 
-    >>> _name("localhost:8080"), _name("[::1]:8080"), _name("a:b:c")
-    ('localhost', '::1', '')
+    >>> _name("localhost:8080"), _name("[::1]:8080"), _name("a:b:c"), _name("127.0.0.1:1.evil.example")
+    ('localhost', '::1', '', '')
     """
-    try:
-        return urlsplit(f"//{host}").hostname or "" if host.count(":") < 2 or host.startswith("[") else ""
-    except ValueError:
-        return ""
+    match = _HOST.fullmatch(host)
+    return "" if match is None or int(match["port"] or 0) > 65535 else match["v6"] or match["name"] or ""
 
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Response
 from pydantic import BaseModel
 
-from api.dependencies import Limit, WorkspaceDep
+from api.dependencies import Limit, PrincipalDep, WorkspaceDep
 from api.errors import InvalidRequest, MalformedBody, UnsupportedMediaType
 from api.plan.plan_structure import plan_structure
 from api.plan.schemas import (
@@ -97,6 +99,7 @@ Detail = Annotated[
 )
 def show_plan(
     workspace: WorkspaceDep,
+    principal: PrincipalDep,
     form: Format = "json",
     detail: Detail = "full",
     if_none_match: Annotated[
@@ -108,9 +111,12 @@ def show_plan(
     Costs are estimates from the present statistics, under the paper's model (comparisons per second) and the
     calibrated one (CPU seconds per second). `GET /engine` shows which version is in force. If `If-None-Match`
     contains the `ETag`, the answer is 304 as long as the plan version is unchanged. Omit the header to see
-    changed statistics and costs.
+    changed statistics and costs. A client that may read only some names gets the families that have only
+    queries and streams of these names.
     """
     plan = workspace.plans.latest() or _NO_PLAN
+    if not principal.may_all("read"):
+        plan = _plan_about(plan, lambda name: principal.may("read", name))
     structure = detail == "structure" and form == "json"
     tag = f'"structure-{plan.version}"' if structure else f'"{plan.version}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
@@ -120,6 +126,19 @@ def show_plan(
         return _rendered(workspace, plan, form)
     text = json.dumps(plan_structure(plan), ensure_ascii=False)
     return Response(text, media_type="application/json", headers=headers)
+
+
+def _plan_about(plan: Plan, readable: Callable[[str], bool]) -> Plan:
+    """Return a plan with the families over two streams whose queries are all readable, and their streams."""
+    ids = {stream.id for stream in plan.streams}
+    kept = tuple(
+        family
+        for family in plan.families
+        if {family.stream_a, family.stream_b} <= ids and all(readable(query.name) for query in family.queries)
+    )
+    shown = {stream_id for family in kept for stream_id in (family.stream_a, family.stream_b)}
+    streams = tuple(s for s in plan.streams if s.id in shown or readable(s.name))
+    return replace(plan, streams=streams, families=kept)
 
 
 def _names(header: str, tag: str) -> bool:

@@ -10,7 +10,8 @@ import anyio
 from fastapi import Depends, Request, Response
 from pydantic import BaseModel
 
-from api.dependencies import Actor, IfMatch, Wait, get_workspace, wait_for_version
+from api.access.rights import check_name
+from api.dependencies import Actor, IfMatch, Wait, get_principal, get_workspace, wait_for_version
 from api.routes import Once, OnceDep
 from catalog.values.change import Change
 from service.statistics.queries.query_status import Outcome
@@ -48,10 +49,14 @@ class QueryChanges:
             answer: Returns the answer's body.
             done: HTTP status if the changes come into force while the request waits.
         """
-        queries = get_workspace(self.request).queries
+        queries, principal = get_workspace(self.request).queries, get_principal(self.request)
+        for change in changes if isinstance(changes, Sequence) else (changes,):
+            check_name(principal, "write", change.name)
 
         def make() -> tuple[Outcome, Answer]:
-            with queries.changing(changes, actor=self.actor, if_match=self.if_match) as outcome:
+            with queries.changing(
+                changes, actor=self.actor, if_match=self.if_match, readable=principal.may_bind
+            ) as outcome:
                 self.response.headers["ETag"] = f'"{outcome.version}"'
                 # 202 means that a change takes effect later; a change without effect has nothing left to do.
                 self.response.status_code = 202 if outcome.effective else 200

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import anyio
 from fastapi import APIRouter, Body, Query
 
-from api.dependencies import After, Limit, WorkspaceDep, page_of, wait_for_version
+from api.dependencies import After, Limit, PrincipalDep, WorkspaceDep, page_of, wait_for_version
 from api.errors import InvalidRequest, MalformedBody, RequestUnderWay, UnsupportedMediaType
 from api.problems import problem_responses
 from api.queries.changing import QueryChangesDep
@@ -33,9 +33,10 @@ _CHANGE_ERRORS = (StalePlanVersion, RequestUnderWay, Unavailable)
 @validate_router.post(
     "/queries:validate", summary="Check a query", responses=problem_responses(*_BODY_ERRORS)
 )
-def validate_query(body: QueryText, workspace: WorkspaceDep) -> BoundQuery:
+def validate_query(body: QueryText, workspace: WorkspaceDep, principal: PrincipalDep) -> BoundQuery:
     """Parse and bind a query without adding it."""
-    return BoundQuery.of(workspace.queries.validate(body.cql, backfill=body.backfill))
+    bound = workspace.queries.validate(body.cql, backfill=body.backfill, readable=principal.may_bind)
+    return BoundQuery.of(bound)
 
 
 @router.post(
@@ -61,9 +62,11 @@ async def add_query(
 
 
 @router.get("", summary="List queries", responses=problem_responses(InvalidRequest))
-def list_queries(workspace: WorkspaceDep, after: After = None, limit: Limit = 100) -> QueryPage:
-    """List running and paused queries by name, page by page."""
-    names = workspace.queries.names()
+def list_queries(
+    workspace: WorkspaceDep, principal: PrincipalDep, after: After = None, limit: Limit = 100
+) -> QueryPage:
+    """List the running and paused queries that the client may read by name, page by page."""
+    names = {i: name for i, name in workspace.queries.names().items() if principal.may("read", name)}
     found, following = page_of(list(names.items()), lambda item: item[1], after, limit)
     statuses = {status.query.id: status for status in workspace.queries.statuses([i for i, _ in found])}
     # A query that was removed between the two reads is omitted.

@@ -1,4 +1,4 @@
 """Results of queries over HTTP.
 
-Doors: endpoints.
+Doors: endpoints, readers.
 """

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, TypeVar
 
 import anyio
@@ -13,12 +11,12 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 
-from api.access.guard import Guard
 from api.dependencies import MAX_WAIT_S, WorkspaceDep
 from api.errors import Forbidden, InvalidRequest, NotAcceptable, Unauthenticated
 from api.problems import problem, problem_responses
 from api.queries.schemas import ResultsOut, result_columns
 from api.results import negotiation
+from api.results.readers import Reader, Readers
 from api.results.result_streams import StreamFormat, streamed
 from api.routes import SluiceRoute
 from api.timestamps import timestamp, timestamp_or_none
@@ -42,18 +40,12 @@ Answer = TypeVar("Answer")
 router = APIRouter(prefix="/queries/{name}/results", tags=["results"], route_class=SluiceRoute)
 export_router = APIRouter(prefix="/queries", tags=["results"], route_class=SluiceRoute)
 
-#: Seconds after which a waiting request checks for results even if it was not notified of a commit.
-_LOOK_S = 1.0
-
 #: Results read at a time for a stream of events.
 _EVENTS_PER_PAGE = 1_000
 
 #: Seconds without events after which a stream sends a keep-alive comment, so that proxies do not close the
 #: connection.
 _PING_S = 15.0
-
-#: Minimum seconds between two checks whether the client of an event stream is still allowed to read.
-_ADMIT_AGAIN_S = 1.0
 
 _CURSOR = "Cursor after which results start: `next_cursor` of the page before."
 AfterCursor = Annotated[str | None, Query(description=_CURSOR, examples=["7.250"])]
@@ -184,8 +176,9 @@ async def read_results(
         return Response(_body(kind, page), media_type=kind, headers=_headers(request, page, limit))
 
     if wait:
-        with anyio.move_on_after(wait):
-            awaited = await _next_page(workspace, series, after, limit, answer)
+        readers: Readers = request.app.state.readers
+        with readers.reading(workspace, series, request) as reader, anyio.move_on_after(wait):
+            awaited = await _next_page(workspace, reader, after, limit, answer)
             if awaited is not None:
                 return awaited
     return await anyio.to_thread.run_sync(lambda: answer(workspace.results.page(series, after, limit)))
@@ -232,32 +225,29 @@ async def follow_results(
     also ends if the client's key is revoked or its token expires.
     """
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    guard: Guard = request.app.state.guard
-    told = events_of(workspace, request.url.path, *opened, partial(guard.admit_again, request, "read"))
+    told = _reading(request.app.state.readers, workspace, request, *opened)
     return EventSourceResponse(told, headers=headers)
 
 
-async def _anybody() -> None:
-    """Let a client continue reading."""
+async def _reading(
+    readers: Readers, workspace: Workspace, request: Request, series: int, page: ResultPage
+) -> AsyncIterator[bytes]:
+    with readers.reading(workspace, series, request) as reader:
+        async for told in events_of(workspace, request.url.path, reader, page):
+            yield told
 
 
 async def events_of(
-    workspace: Workspace,
-    path: str,
-    series: int,
-    page: ResultPage,
-    admit_again: Callable[[], Awaitable[None]] = _anybody,
+    workspace: Workspace, path: str, reader: Reader, page: ResultPage
 ) -> AsyncIterator[bytes]:
     """Yield the events of a page and of all later pages, a page at a time.
 
     Args:
         workspace: The workspace.
         path: Path of the request.
-        series: Id of the series.
+        reader: The reader.
         page: First page of results.
-        admit_again: Raises an error if the client may no longer read.
     """
-    admitted_s = time.monotonic()
     if page.kept_since_us is not None:
         facts = {"dropped": page.dropped, "kept_since": timestamp(page.kept_since_us)}
         yield format_sse_event(data_str=json_line(facts), event="dropped")
@@ -272,10 +262,8 @@ async def events_of(
         following = None
         try:
             with anyio.move_on_after(_PING_S) as waiting:
-                following = await _next_page(workspace, series, reached, _EVENTS_PER_PAGE, events_and_cursor)
-            if time.monotonic() - admitted_s >= _ADMIT_AGAIN_S:
-                await admit_again()
-                admitted_s = time.monotonic()
+                following = await _next_page(workspace, reader, reached, _EVENTS_PER_PAGE, events_and_cursor)
+            reader.check()
         except (ResultsExpired, QueryNotFound, Unauthenticated, Forbidden) as error:
             document = problem(error, path).model_dump(mode="json", exclude_none=True)
             yield format_sse_event(data_str=json_line(document), event="gone")
@@ -366,7 +354,11 @@ def _body(kind: str, page: ResultPage) -> bytes:
 
 
 async def _next_page(
-    workspace: Workspace, series: int, after: str | None, limit: int, answer: Callable[[ResultPage], Answer]
+    workspace: Workspace,
+    reader: Reader,
+    after: str | None,
+    limit: int,
+    answer: Callable[[ResultPage], Answer],
 ) -> Answer | None:
     """Wait for results after a cursor and return an answer with a page; None if the query has ended.
 
@@ -377,23 +369,28 @@ async def _next_page(
     def look() -> tuple[Answer | None, bool]:
         over = False
         try:
-            page = workspace.results.page_if_any(series, after, limit)
+            page = workspace.results.page_if_any(reader.series, after, limit)
         except InvalidCursor:
-            _is_over(workspace, series)  # raises QueryNotFound, not InvalidCursor, if the query is gone
+            _is_over(
+                workspace, reader.series
+            )  # raises QueryNotFound, not InvalidCursor, if the query is gone
             raise
-        if page is None and (over := _is_over(workspace, series)):
+        if page is None and (over := _is_over(workspace, reader.series)):
             # The removal is now in force, so this last look sees all results that there will ever be.
-            page = workspace.results.page_if_any(series, after, limit)
+            page = workspace.results.page_if_any(reader.series, after, limit)
         return None if page is None else answer(page), over
 
-    with workspace.commits.heard() as heard:
-        while True:
-            heard.clear()
+    while True:
+        await reader.wait()
+        complete = False
+        try:
             found, over = await anyio.to_thread.run_sync(look)
-            if found is not None or over:
-                return found
-            with anyio.move_on_after(_LOOK_S):
-                await heard.wait()
+            complete = found is None and not over
+        finally:
+            if not complete:  # there may be more, or the caller was cancelled and has not seen what was found
+                reader.woken.set()
+        if found is not None or over:
+            return found
 
 
 def _is_over(workspace: Workspace, series: int) -> bool:

@@ -12,18 +12,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from api.envelope.envelope import enveloped, new_request_id
 from api.errors import HeadTooLarge, NotHttp, RequestTooSlow, TooManyConnections
 from api.problems import problem_response
 from api.server.tls import NamedConnection
 from catalog.errors import SluiceError
+from catalog.wording.outside import printable
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +73,7 @@ class LimitedProtocol(NamedConnection):
         self._timer: asyncio.TimerHandle | None = None
         self._reader_timer: asyncio.TimerHandle | None = None
         self._in_head = True
+        self._ended_here = False
         self._head_bytes = 0
         self._told_bytes = 0
         self._body_bytes = 0
@@ -85,9 +88,14 @@ class LimitedProtocol(NamedConnection):
         self._begin_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timers."""
+        """Forget the timers; log a client that hung up before it had its answer."""
         self._stop()
         self._stop_reader()
+        unread = self.cycle is not None and (self.flow.write_paused or not self.cycle.response_complete)
+        if self.cycle is not None and unread and not self._ended_here:
+            state = self.cycle.scope.get("state", {})
+            told = {"path": printable(self.cycle.scope["path"]), "request_id": state.get("request_id")}
+            log.info("client hung up before its answer was complete", extra=told)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -126,6 +134,8 @@ class LimitedProtocol(NamedConnection):
         self._body_bytes = 0
         self._start(self.limits.body_window_s, self._check_body)
         super().on_headers_complete()
+        if self.parser.get_http_version() == "1.0":
+            self.cycle.__class__ = _ToTheEnd
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body."""
@@ -145,12 +155,21 @@ class LimitedProtocol(NamedConnection):
         """Start a timer for a client that does not read its answer."""
         super().pause_writing()
         self._stop_reader()
-        self._reader_timer = self.loop.call_later(self.limits.slow_reader_s, self.transport.abort)
+        self._reader_timer = self.loop.call_later(self.limits.slow_reader_s, self._abort)
 
     def resume_writing(self) -> None:
         """Stop the timer, since the client reads again."""
         super().resume_writing()
         self._stop_reader()
+
+    def shutdown(self) -> None:
+        """Close the connection once its answer is complete, because the service stops."""
+        self._ended_here = True
+        super().shutdown()
+
+    def _abort(self) -> None:
+        self._ended_here = True
+        self.transport.abort()
 
     def _begin_head(self) -> None:
         self._in_head = True
@@ -194,6 +213,7 @@ class LimitedProtocol(NamedConnection):
 
     def _refuse(self, error: SluiceError) -> None:
         """Send a problem, unless an answer has already started, and close the connection."""
+        self._ended_here = True
         self._stop()
         if self.transport.is_closing():
             return
@@ -227,6 +247,19 @@ class LimitedProtocol(NamedConnection):
         if now_s - LimitedProtocol._told_s > TELL_EVERY_S:
             LimitedProtocol._told_s = now_s
             log.warning("connections refused: there are too many", extra={"limit": self.limits.connections})
+
+
+class _ToTheEnd(RequestResponseCycle):
+    """An answer for HTTP/1.0, which has no chunks: without a length, it ends with the connection."""
+
+    async def send(self, message: Any) -> None:  # Any: uvicorn's own types of messages
+        """Send a part of the answer."""
+        if message["type"] == "http.response.start":
+            if all(name.lower() != b"content-length" for name, _ in message.get("headers", ())):
+                self.chunked_encoding, self.expected_content_length = False, sys.maxsize
+        elif self.expected_content_length > sys.maxsize // 2 and not message.get("more_body", False):
+            self.expected_content_length = len(message.get("body", b""))
+        await super().send(message)
 
 
 def _answer(error: SluiceError, *, https: bool) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from api.dependencies import EngineDep, WorkspaceDep
+from api.dependencies import EngineDep, PrincipalDep, WorkspaceDep
 from api.errors import InvalidRequest
 from api.problems import problem_responses
 from api.routes import SluiceRoute
@@ -27,11 +27,13 @@ _METRICS: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"s
     response_model=Statistics,
     responses=problem_responses(InvalidRequest),
 )
-def show_statistics(workspace: WorkspaceDep) -> Response:
+def show_statistics(workspace: WorkspaceDep, principal: PrincipalDep) -> Response:
     """Show watermarks, late rows, state per slice and results per query, as of the last batch.
 
     Rates, selectivities, row widths, keys and skew are smoothed over the last batches, and plans are chosen
     by them. Their `age_s` is the wall-clock time since the newest batch that contributed to them.
+
+    A client that may read only some names gets its streams and queries, the totals, and no families.
 
     Values that only some families have. Results, matches, removals and pairs are counted over the last
     batches:
@@ -57,7 +59,10 @@ def show_statistics(workspace: WorkspaceDep) -> Response:
       predicts, the strategy by which rows wait (`memory`), the mean seconds that joined rows have waited
       (`latency_s`), and the expected value of this time (`predicted_latency_s`).
     """
-    body = json.dumps(dataclasses.asdict(workspace.statistics()), allow_nan=False, ensure_ascii=False)
+    found = workspace.statistics()
+    if not principal.may_all("read"):
+        found = found.about(lambda name: principal.may("read", name))
+    body = json.dumps(dataclasses.asdict(found), allow_nan=False, ensure_ascii=False)
     return Response(body, media_type="application/json")
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import anyio
 from fastapi import APIRouter, Request, Response
 
-from api.dependencies import After, Limit, WorkspaceDep, get_workspace, page_of
+from api.access.rights import check_name
+from api.dependencies import After, Limit, PrincipalDep, WorkspaceDep, get_workspace, page_of
 from api.errors import (
     BodyTooLarge,
     InvalidRequest,
@@ -89,13 +90,19 @@ _PUNCTUATIONS_BODY: dict[str, Any] = {
     ),
 )
 def register_stream(
-    body: StreamIn, workspace: WorkspaceDep, request: Request, response: Response, once: OnceDep
+    body: StreamIn,
+    workspace: WorkspaceDep,
+    principal: PrincipalDep,
+    request: Request,
+    response: Response,
+    once: OnceDep,
 ) -> StreamRegistered:
     """Register a stream. Nothing is read from it until a query uses it.
 
     `warnings` states whether its directory or glob contains no files, and which entries of the directory are
     not read.
     """
+    check_name(principal, "write", body.name)
     with workspace.streams.registering(body.to_stream()) as stream:
         location, answer = f"{request.url.path}/{stream.name}", StreamRegistered.of(stream)
         answer.warnings = list(workspace.streams.warnings(stream))
@@ -107,9 +114,12 @@ def register_stream(
 
 
 @router.get("", summary="List streams", responses=problem_responses(InvalidRequest))
-def list_streams(workspace: WorkspaceDep, after: After = None, limit: Limit = 100) -> StreamPage:
-    """List streams by name, page by page."""
-    found, following = page_of(workspace.streams.all(), lambda stream: stream.name, after, limit)
+def list_streams(
+    workspace: WorkspaceDep, principal: PrincipalDep, after: After = None, limit: Limit = 100
+) -> StreamPage:
+    """List the streams that the client may read by name, page by page."""
+    streams = [stream for stream in workspace.streams.all() if principal.may("read", stream.name)]
+    found, following = page_of(streams, lambda stream: stream.name, after, limit)
     items = [StreamOut.of(stream) for stream in found]
     return StreamPage(items=items, next_cursor=following, has_more=following is not None)
 

@@ -24,6 +24,7 @@ from catalog.values.counters.family_counters import (
     SliceCounters,
     UnmatchedCounters,
 )
+from catalog.wording.outside import check_below
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,9 @@ class ResultFile:
     rows: int
     bytes: int | None = None
     crc32c: int | None = None
+
+    def __post_init__(self) -> None:
+        check_below(self.path)
 
 
 @dataclass(frozen=True, slots=True)

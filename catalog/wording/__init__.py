@@ -1,4 +1,4 @@
 """The wording of messages: hints with known names, and the errors of pydantic in the terms of Sluice.
 
-Doors: mistakes, wording.
+Doors: mistakes, outside, wording.
 """

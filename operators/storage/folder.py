@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
+from catalog.wording.outside import check_below
 from operators.storage.object_folder import ObjectFolder, Stored, sizes_here
 
 Folder: TypeAlias = Path | ObjectFolder
@@ -55,6 +56,15 @@ def folder_of(text: str) -> Folder:
     return ObjectFolder(Path(directory), *apart) if apart else Path(directory)
 
 
+def path_in(folder: Folder, name: str) -> Path:
+    """Return the path of a file on this machine.
+
+    Raises:
+        CorruptDocument: The name, which a stored document may have, leads out of the folder.
+    """
+    return folder / check_below(name)
+
+
 def publish(folder: Folder, names: Collection[str]) -> dict[str, str]:
     """Make files written on this machine durable and available to all machines.
 
@@ -81,7 +91,7 @@ def fetch(folder: Folder, names: Collection[str]) -> list[Path]:
     """
     if isinstance(folder, ObjectFolder):
         folder.fetch(names)
-    return [folder / name for name in names]
+    return [path_in(folder, name) for name in names]
 
 
 def stored(folder: Folder, names: Collection[str]) -> dict[str, Stored]:
@@ -148,7 +158,7 @@ def create(folder: Folder, name: str, data: bytes) -> bool:
         return folder.create(name, data)
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with (folder / name).open("xb") as file:
+        with path_in(folder, name).open("xb") as file:
             file.write(data)
     except FileExistsError:
         return False
@@ -165,7 +175,7 @@ def read(folder: Folder, name: str) -> bytes | None:
     if isinstance(folder, ObjectFolder):
         return folder.read(name)
     try:
-        return (folder / name).read_bytes()
+        return path_in(folder, name).read_bytes()
     except FileNotFoundError:
         return None
 
@@ -178,7 +188,7 @@ def remove(folder: Folder, gone: Iterable[str]) -> None:
         OSError: A file cannot be removed.
     """
     for name in (gone := list(gone)):
-        (folder / name).unlink(missing_ok=True)
+        path_in(folder, name).unlink(missing_ok=True)
     if gone and isinstance(folder, ObjectFolder):
         folder.remove(gone)
 

@@ -25,6 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from catalog.wording.outside import check_below
 from operators.errors import StorageDown
 
 #: Parallel requests of one batch: enough to hide the store's latency, but few enough for its rate limits.
@@ -72,7 +73,7 @@ class ObjectFolder:
 
     def __truediv__(self, name: str) -> Path:
         """Return the path of a file on this machine."""
-        return self.directory / name
+        return self.directory / check_below(name)
 
     def prepare(self) -> None:
         """Make the directory on this machine.
@@ -95,7 +96,7 @@ class ObjectFolder:
 
         def put(name: str) -> tuple[str, str | None]:
             with _translated(f"{self.url}/{name}"):
-                return name, store.put(name, self.directory / name)["e_tag"]
+                return name, store.put(name, self / name)["e_tag"]
 
         etags = {name: etag for name, etag in _side_by_side(put, names) if etag is not None}
         self._trim(sum(sizes_here(self.directory, names).values()))
@@ -106,7 +107,7 @@ class ObjectFolder:
         missing = []
         for name in names:
             try:
-                os.utime(self.directory / name)  # mark as recently used
+                os.utime(self / name)  # mark as recently used
             except FileNotFoundError:
                 missing.append(name)
         if not missing:
@@ -189,7 +190,7 @@ class ObjectFolder:
                 with partial.open("wb") as file:
                     for chunk in found.stream(min_chunk_size=8 << 20):
                         file.write(chunk)
-            partial.replace(self.directory / name)
+            partial.replace(self / name)
         finally:
             partial.unlink(missing_ok=True)
 

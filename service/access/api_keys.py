@@ -15,14 +15,16 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from functools import cache
 
 from argon2 import PasswordHasher
 from argon2.exceptions import VerifyMismatchError
 
 from catalog.store.clients.api_keys import ApiKey, ApiKeyRepository
-from service.access.principal import DEFAULT_RATE_PER_S, SCOPES, Principal
+from catalog.wording.outside import printable
+from service.access.principal import DEFAULT_RATE_PER_S, GRANT, NAMELESS, SCOPES, Principal
 from service.errors import InvalidKey
 
 #: Prefix of every key; it makes a leaked key recognizable, for example in a repository.
@@ -44,23 +46,27 @@ def create_key(
     Args:
         keys: Repository that stores the key.
         name: Name of the key's holder.
-        scopes: Scopes that the key grants, at least one.
+        scopes: Scopes that the key grants, at least one, each perhaps limited to names (``GRANT``).
         rate_per_s: Requests per second that clients may send with the key.
 
     Raises:
         InvalidKey: Name, scopes or limit are invalid.
         KeyExists: A valid key with this name already exists.
     """
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name) or name == NAMELESS:
         raise InvalidKey(
-            f"a key cannot be named {name!r}",
-            hint="Write up to 64 letters, digits, _ . @ and -, the first a letter or digit.",
+            f'a key cannot be named "{printable(name)}"',
+            hint=f"Write 1 to 64 letters, digits, _ . @ and -, first a letter or digit; not {NAMELESS}.",
         )
-    wanted = tuple(scope for scope in SCOPES if scope in set(scopes))
-    unknown = sorted(set(scopes) - set(SCOPES))
+    wanted = in_order(scopes)
+    unknown = [grant for grant in wanted if GRANT.fullmatch(grant) is None]
     if unknown or not wanted:
-        said = f'scope "{unknown[0]}" is not known' if unknown else "the key has no scope"
-        raise InvalidKey(said, hint=f"Scopes are {', '.join(SCOPES)}.")
+        said = f'scope "{printable(unknown[0])}" is not known' if unknown else "the key has no scope"
+        raise InvalidKey(
+            said,
+            hint=f"Scopes are {', '.join(SCOPES)}. All but admin may be limited to streams and queries of a "
+            "name (read:orders), or of all names with a beginning (read:orders_*).",
+        )
     if rate_per_s < 1:
         raise InvalidKey(
             f"a limit of {rate_per_s} requests per second is not allowed", hint="Give 1 or more."
@@ -69,6 +75,22 @@ def create_key(
     secret = secrets.token_urlsafe(32)
     keys.add(key_id, name, wanted, _HASHER.hash(secret), rate_per_s)
     return f"{PREFIX}{key_id}_{secret}"
+
+
+def in_order(scopes: Iterable[str]) -> tuple[str, ...]:
+    """Return scopes once each, in the order of ``SCOPES``, unknown ones first."""
+
+    def rank(grant: str) -> tuple[int, str]:
+        scope = grant.partition(":")[0]
+        return (list(SCOPES).index(scope) if scope in SCOPES else -1), grant
+
+    return tuple(sorted(set(scopes), key=rank))
+
+
+@cache
+def _nobodys() -> str:
+    """Return the hash of a secret that nobody knows."""
+    return _HASHER.hash(secrets.token_urlsafe(32))
 
 
 def _is_of(secret: str, stored: str) -> bool:
@@ -128,19 +150,32 @@ class KeyVerifier:
         with self._lock:
             return _digest(text) in self._verified
 
+    def still_valid(self, texts: Collection[str]) -> set[str]:
+        """Return those of some keys, all verified before, that were not revoked since; asks the catalog."""
+        ids = {text: match[1] for text in texts if (match := _TEXT.fullmatch(text)) is not None}
+        valid = self._keys.valid_among(ids.values()) if ids else frozenset()
+        for text in texts:
+            if ids.get(text) not in valid:
+                with self._lock:
+                    self._verified.pop(_digest(text), None)
+        return {text for text, key_id in ids.items() if key_id in valid}
+
     def verify(self, text: str) -> Principal | None:
-        """Return the holder of a key, or None if the key is not valid. A new key takes about 50 ms."""
+        """Return the holder of a key, or None if the key is not valid. A new key takes about 50 ms.
+
+        An unknown id takes as long as a wrong secret, so that clients cannot find out which ids exist.
+        """
         match, digest = _TEXT.fullmatch(text), _digest(text)
-        key = self._keys.find(match[1]) if match is not None else None
-        if match is None or key is None or key.revoked_at_us is not None:
-            with self._lock:
-                self._verified.pop(digest, None)
+        if match is None:
             return None
+        key = self._keys.find(match[1])
         with self._lock:
             known = self._verified.get(digest)
-        if (known is None or known.key.secret_hash != key.secret_hash) and not _is_of(
-            match[2], key.secret_hash
-        ):
+        if known is None and not _is_of(match[2], _nobodys() if key is None else key.secret_hash):
+            return None
+        if key is None or key.revoked_at_us is not None:
+            with self._lock:
+                self._verified.pop(digest, None)
             return None
         with self._lock:
             self._verified[digest] = _Verified(key, self._clock_s() + FRESH_S)

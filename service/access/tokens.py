@@ -1,39 +1,33 @@
 """Tokens of an OpenID Connect issuer (JWT), verified by PyJWT with the issuer's published keys.
 
-The claim ``scope`` (or ``scp``) lists the token's scopes, such as ``read`` or ``sluice:read``. The claim
-``sub`` is the client's name. Only asymmetric signatures are accepted, so the published keys cannot be used to
-sign a token.
+The claim ``scope`` (or ``scp``) lists the token's scopes, such as ``read``, ``sluice:read`` or
+``read:orders_*``. The claim ``sub`` is the client's name, shown as ``token:NAME``. Only asymmetric signatures
+are accepted, so the published keys cannot be used to sign a token.
 """
 
 from __future__ import annotations
 
 import hashlib
-import http.client
-import json
 import logging
 import threading
 import time
-import urllib.parse
-import urllib.request
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from service.access.principal import SCOPES, Principal
-from service.errors import IssuerDown, TokensUnsupported
+from catalog.wording.outside import printable
+from service.access.issuer_keys import IssuerKeys
+from service.access.principal import GRANT, Principal, foreign_name
+from service.errors import TokensUnsupported
 
 log = logging.getLogger(__name__)
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-#: Timeout of a request for the issuer's document or keys, in seconds.
-TIMEOUT_S = 5.0
 #: Seconds by which the clocks of issuer and service may differ.
 _LEEWAY_S = 10
 #: Seconds for which a verified token counts as valid, unless the token expires sooner.
 _FRESH_S = 60.0
 _REMEMBERED = 1000
-#: Exceptions that mean that an issuer cannot be reached, or that its answer is not valid.
-_NO_ANSWER = (OSError, http.client.HTTPException, ValueError, KeyError, TypeError)
 
 
 class TokenVerifier:
@@ -62,7 +56,7 @@ class TokenVerifier:
         self._issuer = issuer
         self._audience = audience
         self._clock_s = clock_s
-        self._keys: Any = None  # a PyJWKClient; None until the URL of the issuer's keys is known
+        self._keys = IssuerKeys(issuer, self._parsed)
         self._verified: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -85,7 +79,6 @@ class TokenVerifier:
         """
         jwt = self._jwt
         try:
-            jwt.get_unverified_header(text)  # refuses a malformed token before the issuer is asked for keys
             claims = jwt.decode(
                 text,
                 self._signing_key(text),
@@ -95,14 +88,12 @@ class TokenVerifier:
                 leeway=_LEEWAY_S,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
-        except jwt.PyJWKClientConnectionError as error:
-            raise IssuerDown(f'keys of issuer "{self._issuer}" cannot be read', detail=f"{error}.") from error
         except jwt.PyJWTError as error:
-            log.info("token refused: %s", error)
+            log.info("token refused: %s", printable(str(error)))
             with self._lock:
                 self._verified.pop(_digest(text), None)
             return None
-        principal = Principal(str(claims["sub"])[:100], _scopes(claims))
+        principal = Principal(foreign_name("token", str(claims["sub"])), _scopes(claims))
         until_s = min(self._clock_s() + _FRESH_S, float(claims["exp"]))
         with self._lock:
             self._verified[_digest(text)] = (principal, until_s)
@@ -111,39 +102,27 @@ class TokenVerifier:
         return principal
 
     def _signing_key(self, text: str) -> Any:
-        with self._lock:
-            keys = self._keys
-        if keys is None:
-            keys = self._jwt.PyJWKClient(self._keys_url(), timeout=TIMEOUT_S)
-            with self._lock:
-                self._keys = keys
-        try:
-            return keys.get_signing_key_from_jwt(text).key
-        except _NO_ANSWER as error:
-            # PyJWT's own exceptions (token not valid, issuer not reached) are handled by the caller.
-            raise IssuerDown(f'keys of issuer "{self._issuer}" cannot be read', detail=f"{error}.") from error
+        kid = self._jwt.get_unverified_header(text).get("kid")
+        found = None if kid is None else self._keys.key(kid)
+        if found is None:
+            raise self._jwt.InvalidTokenError(f"the issuer has no key with the id {kid}")
+        return found.key
 
-    def _keys_url(self) -> str:
-        """Ask the issuer for the URL of its keys (OpenID Connect Discovery 1.0)."""
-        url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
+    def _parsed(self, document: Any) -> dict[str, Any]:
+        """Return the signing keys in an issuer's key document, by id."""
         try:
-            with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
-                document = json.loads(answer.read(1 << 20))
-            found, keys_url = document["issuer"], str(document["jwks_uri"])
-        except _NO_ANSWER as error:
-            raise IssuerDown(f'issuer "{self._issuer}" cannot be reached', detail=f"{error}.") from error
-        if found != self._issuer:
-            raise IssuerDown(f'issuer "{self._issuer}" calls itself "{found}"')
-        if urllib.parse.urlsplit(keys_url).scheme != urllib.parse.urlsplit(self._issuer).scheme:
-            raise IssuerDown(f'issuer "{self._issuer}" has its keys at "{keys_url}"')
-        return keys_url
+            keys = self._jwt.PyJWKSet.from_dict(document).keys
+        except (self._jwt.PyJWTError, AttributeError) as error:
+            raise ValueError(str(error)) from error
+        return {key.key_id: key for key in keys if key.key_id and key.public_key_use in ("sig", None)}
 
 
 def _scopes(claims: Mapping[str, Any]) -> frozenset[str]:
     """Return the scopes in a token's claims. A claim that is neither text nor a list gives no scopes."""
     found = claims.get("scope", claims.get("scp"))
     names = found.split() if isinstance(found, str) else found if isinstance(found, list) else []
-    return frozenset(str(name).removeprefix("sluice:") for name in names) & frozenset(SCOPES)
+    grants = (str(name).removeprefix("sluice:") for name in names)
+    return frozenset(grant for grant in grants if GRANT.fullmatch(grant) is not None)
 
 
 def _digest(text: str) -> bytes:

@@ -19,7 +19,11 @@ def create(
     name: NameArgument,
     scope: Annotated[
         list[str],
-        typer.Option(help="Scope of the key: read, ingest, write or admin; repeatable.", show_default=False),
+        typer.Option(
+            help="Scope of the key: read, ingest, write or admin; repeatable. read:orders_* is limited to "
+            "streams and queries whose names begin with orders_.",
+            show_default=False,
+        ),
     ],
     rate: Annotated[int, typer.Option(help="Requests per second that the key allows.")] = 1000,
     data_dir: DataDirOption = None,
@@ -29,13 +33,13 @@ def create(
 
     Clients send it as "Authorization: Bearer KEY"; sluice query and sluice stream take it from SLUICE_KEY.
     """
-    from service.access.principal import SCOPES
+    from service.access.api_keys import in_order
     from service.maintenance.client_keys import create_key
 
     key = create_key(load_settings(data_dir=data_dir).storage, name, scope, rate)
     sayer(as_json)(key)
-    scopes = [each for each in SCOPES if each in scope]
-    echo_for_programs({"name": name, "scopes": scopes, "rate_per_s": rate, "key": key}, as_json)
+    facts = {"name": name, "scopes": list(in_order(scope)), "rate_per_s": rate, "key": key}
+    echo_for_programs(facts, as_json)
 
 
 @key_commands.command("list")

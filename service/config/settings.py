@@ -186,6 +186,7 @@ class ServerSettings(SettingGroup):
         engine_port: Port on which a separate engine process serves probes and metrics; 0 means any
             free port.
         max_connections: Maximum number of simultaneous connections. Further connections get status 503.
+        max_body_bytes: Maximum size of a request's body, in bytes, before and after it is decompressed.
         metric_series: Maximum number of queries, sinks and slices with their own time series at ``/metrics``;
             all others share summed time series.
     """
@@ -194,6 +195,7 @@ class ServerSettings(SettingGroup):
     port: int = Field(default=8080, ge=0, le=65535)
     engine_port: int = Field(default=8081, ge=0, le=65535)
     max_connections: int = Field(default=512, ge=1)
+    max_body_bytes: int = Field(default=64 << 20, ge=1024)
     metric_series: int = Field(default=100, ge=0)
 
 

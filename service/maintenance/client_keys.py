@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from catalog.wording.outside import printable
 from service.access import api_keys
 from service.recovery.opening import open_catalog
 
@@ -48,5 +49,7 @@ def _catalog(storage: StorageSettings) -> Iterator[Store]:
 
 
 def _write_audit_log(store: Store, verb: str, name: str) -> None:
-    entry = store.audit_log.begin(getpass.getuser(), "", "", verb, f"key {name}")
+    # No key, token or certificate has a name that begins so.
+    actor = f"user:{getpass.getuser()}"
+    entry = store.audit_log.begin(actor, "", "", verb, f"key {printable(name)}")
     store.audit_log.end(entry, 200)

@@ -9,7 +9,7 @@ transaction, the parsed queries are reused unless the streams have changed meanw
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -97,6 +97,11 @@ class ChangeStep:
         return SinkMove(self.change.name, series, self.sink, isinstance(self.change, RemoveQuery))
 
 
+def is_any(_: str) -> bool:
+    """Let texts use all streams."""
+    return True
+
+
 @dataclass(slots=True)
 class Resolver:
     """Resolves changes to steps, and parses each text once.
@@ -106,12 +111,14 @@ class Resolver:
         statistician: Source of statistics for choosing the order in which more than two streams are joined.
         targets: Allowed targets of webhooks.
         partitioning: Spread of a key's rows over buckets, or ``auto``.
+        readable: Returns whether texts may use the stream of a name.
     """
 
     store: Store
     statistician: Statistician
     targets: WebhookTargets = PUBLIC_TARGETS
     partitioning: Partitioning = "auto"
+    readable: Callable[[str], bool] = is_any
     _streams: dict[str, Stream] = field(default_factory=dict)
     _bound: dict[str, Query] = field(default_factory=dict)
     _hashed: dict[str, bool] = field(default_factory=dict)
@@ -130,6 +137,12 @@ class Resolver:
         """
         self._streams = {stream.name: stream for stream in streams}
         self._bound = {query.cql: query for query in queries if query.left is None}
+
+    @property
+    def _readable_streams(self) -> dict[str, Stream]:
+        if self.readable is is_any:
+            return self._streams
+        return {name: stream for name, stream in self._streams.items() if self.readable(name)}
 
     def refresh(self) -> None:
         """Read streams and plan again; forget the parsed queries if the streams have changed."""
@@ -231,8 +244,8 @@ class Resolver:
         elif change.parts == QueryParts():
             return ChangeStep(change, record, None, effective=False, sink=sink)
         else:
-            cql = rewrite(record.query.cql, self._streams, change.parts)
-            bound = bind(cql, self._streams, choose=self._chosen_order)
+            cql = rewrite(record.query.cql, self._readable_streams, change.parts)
+            bound = bind(cql, self._readable_streams, choose=self._chosen_order)
         rebound = isinstance(change, UpdateQuery) and change.rebound
         if cql.strip() == record.query.cql.strip() and not rebound:
             return ChangeStep(change, record, None, effective=False, sink=sink)
@@ -246,7 +259,7 @@ class Resolver:
     def _bind(self, cql: str) -> Query:
         if cql not in self._bound:
             with error_path("cql"):
-                self._bound[cql] = bind(cql, self._streams, choose=self._chosen_order)
+                self._bound[cql] = bind(cql, self._readable_streams, choose=self._chosen_order)
         return self._bound[cql]
 
     def _entering(self, query: Query, backfill: Backfill) -> Query:
@@ -279,6 +292,7 @@ def changing(
     *,
     actor: str = "service",
     if_match: int | None = None,
+    readable: Callable[[str], bool] = is_any,
 ) -> Iterator[Changed]:
     """Make all requested changes or none, as one plan version, in a transaction that includes the block.
 
@@ -291,6 +305,7 @@ def changing(
             has the path of its change.
         actor: Author of the changes, for the history.
         if_match: Plan version that must be the newest one; None accepts any.
+        readable: Returns whether new texts may use the stream of a name.
 
     Yields:
         The changes as made.
@@ -302,7 +317,7 @@ def changing(
     """
     store = versions.store
     partitioning = versions.objective.partitioning
-    resolver = Resolver(store, versions.statistician, versions.webhook_targets, partitioning)
+    resolver = Resolver(store, versions.statistician, versions.webhook_targets, partitioning, readable)
     resolver.refresh()
     steps = resolver.resolve(changes)
     drafts = [step.draft for step in steps if step.draft is not None and step.runs]

@@ -34,10 +34,13 @@ _OWN: Final = re.compile(
     r"|idempotency-key|sluice-.*|webhook-.*",
     re.IGNORECASE,
 )
-#: Headers that authorize a request: their values must not be in the catalog.
+#: Names of headers that authorize a request, without punctuation: their values must not be in the catalog.
 _SECRET: Final = re.compile(
-    r"authorization|cookie|.*(token|secret|password|api-?key|auth-?key)", re.IGNORECASE
+    r"auth(?!or(?!i[sz]))|cookie|token|secret|passw|passphrase|pwd|credential|bearer|jwt|session|signature"
+    r"|(api|access|private|account|license|shared)key|key$"
 )
+#: Values that authorize a request, whatever the header's name.
+_SECRET_VALUE: Final = re.compile(r"(bearer|basic|digest|token|apikey|negotiate)\s.*", re.IGNORECASE)
 
 
 def check_headers(sink: WebhookSink) -> None:
@@ -65,13 +68,13 @@ def _fault(name: str, value: str | EnvSecret, seen: set[str]) -> tuple[str, str]
     """Return the fault of a header and a hint, or two empty texts if there is no fault."""
     if _NAME.fullmatch(name) is None:
         return "has an invalid name", "Use at most 100 letters, digits and hyphens, such as X-Team."
-    if _OWN.fullmatch(name):
+    if _OWN.fullmatch(name.replace("_", "-")):  # some receivers take both for the same
         return "is reserved for Sluice", "Leave it out, or give it another name."
     if name.lower() in seen:
         return "is given twice", "Names of headers are case-insensitive. Leave one out."
     if isinstance(value, EnvSecret):
         return "", ""
-    if _SECRET.fullmatch(name):
+    if _SECRET.search(re.sub(r"[^a-z0-9]", "", name.lower())) or _SECRET_VALUE.fullmatch(value):
         return (
             "carries a secret, which everybody who may read queries could read",
             'Name an environment variable of the service that holds the value, {"env": "SLUICE_SECRET_..."}.',

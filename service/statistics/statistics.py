@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from catalog.steps import is_exchanged
@@ -304,6 +304,19 @@ class Statistics:
     queries: tuple[QueryStatistics, ...]
     punctuations: tuple[PunctuationStatistics, ...]
     received_punctuations: tuple[ReceivedPunctuations, ...]
+
+    def about(self, readable: Callable[[str], bool]) -> Statistics:
+        """Return the totals and the statistics of readable streams and queries, without those of families."""
+        return replace(
+            self,
+            streams=tuple(each for each in self.streams if readable(each.stream)),
+            filters=tuple(each for each in self.filters if readable(each.stream)),
+            queries=tuple(each for each in self.queries if readable(each.query)),
+            received_punctuations=tuple(e for e in self.received_punctuations if readable(e.stream)),
+            slices=(),
+            families=(),
+            punctuations=(),
+        )
 
 
 def read_statistics(store: Store, *, clock_us: Callable[[], int] = wall_clock_us) -> Statistics:

@@ -7,7 +7,7 @@ request, does so inside the ``changing`` block, which is part of the same transa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
@@ -19,7 +19,7 @@ from catalog.values.control import Pull
 from catalog.values.query import Backfill, Query
 from service.commit.failpoints import reached
 from service.errors import NoResultPunctuations
-from service.planning.changes import changing
+from service.planning.changes import changing, is_any
 from service.planning.versions import Versions
 from service.statistics.queries.query_status import Outcome, QueryStatus, query_statuses
 
@@ -100,6 +100,30 @@ class WorkspaceQueries:
         newest = self._store.queries.by_id(ids[-1] if ids else series)
         return None if newest.wanted else newest.removed_version
 
+    def news(self, series: Collection[int], seen: int | None) -> tuple[int, frozenset[int]]:
+        """Return which series readers have to look at.
+
+        Args:
+            series: Ids of the series.
+            seen: Last batch of which the readers know; None for no batch.
+
+        Returns:
+            The last batch, or -1 before the first one, and the series that have results in batches after
+            ``seen`` or were removed. If ``seen`` is None, all series.
+        """
+        last = self._store.batches.last()
+        newest = -1 if last is None else last
+        if seen is None:
+            return newest, frozenset(series)
+        ids = self._store.queries.ids_of_series(series)
+        wanted = self._store.queries.wanted_names().keys()
+        found = {each for each, of in ids.items() if not of or of[-1] not in wanted}
+        if newest > seen:
+            series_of = {query_id: each for each, of in ids.items() for query_id in of}
+            counts = self._store.counts.of_queries(series_of, seen + 1)
+            found |= {series_of[query_id] for _, query_id, _ in counts}
+        return newest, frozenset(found)
+
     def propagate(self, name: str) -> QueryStatus:
         """Request a query's pending result punctuations; the next batch emits them.
 
@@ -125,7 +149,9 @@ class WorkspaceQueries:
             self._store.control_log.append(pull=Pull(record.query.id, record.query.a.stream_id))
             return query_statuses(self._store, (record,))[0]
 
-    def validate(self, cql: str, *, backfill: Backfill = "none") -> Query:
+    def validate(
+        self, cql: str, *, backfill: Backfill = "none", readable: Callable[[str], bool] = is_any
+    ) -> Query:
         """Return a query as it would be added, and add nothing.
 
         The query is parsed, planned and run on a synthetic row exactly as when it is added, so the errors are
@@ -136,7 +162,8 @@ class WorkspaceQueries:
         """
         name = next(n for i in count() if self._store.queries.find(n := f"validated_{i}") is None)
         found: Query | None = None
-        with suppress(_NotMeant), changing(self._versions, AddQuery(name, cql, backfill)) as changed:
+        added = AddQuery(name, cql, backfill)
+        with suppress(_NotMeant), changing(self._versions, added, readable=readable) as changed:
             found = replace(changed.records[0].query, name="")
             raise _NotMeant
         assert found is not None, "the block runs, or an error leaves it"
@@ -149,7 +176,12 @@ class WorkspaceQueries:
 
     @contextmanager
     def changing(
-        self, changes: Change | Sequence[Change], *, actor: str = "service", if_match: int | None = None
+        self,
+        changes: Change | Sequence[Change],
+        *,
+        actor: str = "service",
+        if_match: int | None = None,
+        readable: Callable[[str], bool] = is_any,
     ) -> Iterator[Outcome]:
         """Make all changes in one plan version, or none, in a transaction that includes the block.
 
@@ -159,6 +191,7 @@ class WorkspaceQueries:
             changes: One change; or a list with at most one change per query, in any order.
             actor: Author of the changes, for the history.
             if_match: Plan version that must be the newest one; None accepts any.
+            readable: Returns whether new texts may use the stream of a name.
 
         Raises:
             StalePlanVersion: The newest plan is not ``if_match``.
@@ -168,7 +201,7 @@ class WorkspaceQueries:
             InvalidChanges: Several changes of the list are invalid; if only one is, its own error is raised,
                 with its ``path``.
         """
-        with changing(self._versions, changes, actor=actor, if_match=if_match) as changed:
+        with changing(self._versions, changes, actor=actor, if_match=if_match, readable=readable) as changed:
             statuses = query_statuses(self._store, changed.records)
             yield Outcome(changed.version, statuses, changed.effective)
         reached("after-change", changed.version, self._engine_lock)

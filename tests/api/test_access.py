@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
+import time
 from base64 import b64encode
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -13,7 +16,10 @@ import httpx
 import pytest
 
 from api.routes import SluiceRoute
+from service.access import api_keys
 from service.access.api_keys import create_key
+from service.access.principal import Principal
+from service.errors import InvalidKey
 from tests.api.without_engine import CQL, Service
 from tests.builders import stream_document
 
@@ -65,6 +71,15 @@ def test_a_loopback_service_is_asked_by_its_address(open_service: Service, host:
         "",
         "a:b:c",
         "[::1",
+        "127.0.0.1:1.evil.example",
+        "127.0.0.1:99999",
+        "localhost:80:80",
+        "evil.example@127.0.0.1",
+        "127.0.0.1/evil.example",
+        "127.0.0.1#evil.example",
+        "[::1].evil.example",
+        "[127.0.0.1]x:1",
+        "127.0.0.1,evil.example",
     ],
 )
 @pytest.mark.parametrize("path", ["/streams", "/docs", "/openapi.json", "/no/such/path"])
@@ -72,6 +87,11 @@ def test_a_name_that_was_rebound_to_this_machine_is_refused(
     open_service: Service, host: str, path: str
 ) -> None:
     assert code(sent(open_service, "GET", path, headers={"Host": host})) == (421, "unknown-host")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:1.evil.example", "a b", "", "evil.example/x", "a:-1", "a:1:2"])
+def test_a_host_that_is_none_is_refused_even_where_keys_are_required(guarded: Service, host: str) -> None:
+    assert code(sent(guarded, "GET", "/streams", headers={"Host": host})) == (421, "unknown-host")
 
 
 def test_two_hosts_are_refused(open_service: Service) -> None:
@@ -276,6 +296,61 @@ def test_guesses_that_are_sent_at_one_time_are_slowed_down_too(guarded: Service)
     assert answers.count(401) <= 12
 
 
+def test_guesses_do_not_delay_keys_that_were_verified(guarded: Service) -> None:
+    """Each guess waits until a key that was verified before has been served."""
+    headers = key(guarded, "read")
+    assert sent(guarded, "GET", "/streams", headers=headers).status_code == 200
+    verifier = guarded.workspace.keys
+    verifier._clock_s = lambda: time.monotonic() + 60  # the catalog is asked again
+    served, verify = threading.Event(), verifier.verify
+
+    def slow(text: str) -> Principal | None:
+        if not text.endswith("A" * 43):
+            return verify(text)
+        assert served.wait(60)
+        return None
+
+    guarded.app.state.guard.tokens = None
+    verifier.verify = slow  # type: ignore[method-assign]  # a hash that takes long
+
+    async def send_all() -> None:
+        transport = httpx.ASGITransport(guarded.app)
+        async with (
+            httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1/api/v1") as client,
+            anyio.create_task_group() as group,
+        ):
+            for number in range(8):
+                guess = {"Authorization": f"Bearer sluice_{number:012x}_{'A' * 43}"}
+                group.start_soon(partial(client.get, "/streams", headers=guess))
+            while not guarded.app.state.guard._waiting:
+                await anyio.sleep(0.001)
+            assert (await client.get("/streams", headers=headers)).status_code == 200
+            served.set()
+
+    anyio.run(send_all)
+
+
+def test_an_unknown_id_costs_as_many_hashes_as_a_known_one(
+    guarded: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time tells nobody which ids exist: known, unknown and revoked ids are hashed alike."""
+    right = key(guarded, "read")["Authorization"].removeprefix("Bearer ")
+    gone = key(guarded, "read", name="gone")["Authorization"].removeprefix("Bearer ")
+    guarded.store.api_keys.revoke("gone")
+    hashed: list[str] = []
+    real = api_keys._is_of
+
+    def counted(secret: str, stored: str) -> bool:
+        hashed.append(stored.rpartition("$")[0].rpartition("$")[0])
+        return real(secret, stored)
+
+    monkeypatch.setattr(api_keys, "_is_of", counted)
+    for text in (right[:-43] + "A" * 43, f"sluice_{'0' * 12}_{'A' * 43}", gone[:-43] + "A" * 43, gone):
+        assert guarded.workspace.keys.verify(text) is None
+    assert hashed == [hashed[0]] * 4  # the same parameters
+    assert guarded.workspace.keys.verify(right) is not None
+
+
 def test_a_key_has_a_limit_of_requests(guarded: Service) -> None:
     guarded.app.state.guard._limits._clock_s = lambda: 0.0
     headers, other = key(guarded, "read", rate_per_s=2), key(guarded, "read", name="other")
@@ -311,6 +386,33 @@ def test_history_and_audit_log_name_the_key(guarded: Service) -> None:
     assert not rest["has_more"]
     actors = [entry.actor for entry in guarded.store.plan_history.page()]
     assert actors[-2:] == ["deployer", "deployer for ann"]
+
+
+@pytest.mark.parametrize("name", ["anonymous", "token:ops", "ops for boss", "a\nb", ""])
+def test_a_key_cannot_be_named_as_another_client_is(guarded: Service, name: str) -> None:
+    with pytest.raises(InvalidKey, match="cannot be named"):
+        key(guarded, "read", name=name)
+
+
+def test_the_audit_log_shows_paths_and_addresses_in_one_line(guarded: Service) -> None:
+    writer = key(guarded, "write")
+    for path in ("/streams/a%00b%1B%E2%80%AE", "/streams/" + "a" * 5000):
+        assert sent(guarded, "DELETE", path, headers=writer).status_code == 404
+    entries = guarded.store.audit_log.page()
+    assert entries[0].path == "/api/v1/streams/a\\x00b\\x1b\\u202e"
+    assert len(entries[1].path) == 501
+
+
+@pytest.mark.parametrize("actor", [b"a\x85b", b"a\tb", b"\x9b2J"])
+def test_an_author_that_cannot_be_printed_is_refused(open_service: Service, actor: bytes) -> None:
+    answer = sent(open_service, "POST", "/changes", json={"changes": []}, headers={"X-Actor": actor})
+    assert code(answer) == (422, "invalid-request")
+
+
+@pytest.mark.parametrize("sent_id", [b"a b", b"a\x85b", b"x" * 65, b"\xff", b""])
+def test_a_request_id_that_is_not_safe_is_replaced(open_service: Service, sent_id: bytes) -> None:
+    answer = sent(open_service, "GET", "/streams", headers={"X-Request-Id": sent_id})
+    assert re.fullmatch(r"[0-9a-f]{16}", answer.headers["x-request-id"])
 
 
 def test_without_keys_a_change_is_in_the_audit_log_as_anonymous(open_service: Service) -> None:

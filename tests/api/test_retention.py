@@ -118,12 +118,13 @@ def follow(old: Old, meanwhile: Callable[[], object], cursor: str | None = None)
         events: list[tuple[str, Any]] = []
         series, page = await open_stream("q", workspace, cursor)
         there = page.table.num_rows + (page.kept_since_us is not None)
-        async for text in events_of(workspace, "/api/v1/queries/q/results/stream", series, page):
-            for each in text.decode().split("\n\n")[:-1]:
-                fields = dict(line.split(": ", 1) for line in each.splitlines())
-                events.append((fields["event"], json.loads(fields["data"])))
-            if len(events) == there:
-                meanwhile()
+        with old.service.app.state.readers.reading(workspace, series, None) as reader:
+            async for text in events_of(workspace, "/api/v1/queries/q/results/stream", reader, page):
+                for each in text.decode().split("\n\n")[:-1]:
+                    fields = dict(line.split(": ", 1) for line in each.splitlines())
+                    events.append((fields["event"], json.loads(fields["data"])))
+                if len(events) == there:
+                    meanwhile()
         return events
 
     return anyio.run(followed)

@@ -66,7 +66,7 @@ def test_clients_with_certificates_are_let_in_and_named(tmp_path: Path) -> None:
         body = {"name": "A", "columns": {"ts": "timestamp"}, "event_time": "ts", "source": {"type": "http"}}
         service.ok("POST", "/streams", 201, json=body)
         (entry,) = service.ok("GET", "/audit", 200)["items"]
-        assert (entry["actor"], entry["status"]) == ("deployer", 201)
+        assert (entry["actor"], entry["status"]) == ("certificate:deployer", 201)
         answer = service.http.get("/streams")
         assert answer.headers["strict-transport-security"] == "max-age=31536000"
         (tmp_path / "other").mkdir()

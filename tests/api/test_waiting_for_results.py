@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,9 @@ import anyio
 import httpx
 import pytest
 
+from api.results import readers
+from api.results.endpoints import events_of, open_stream
+from service.access.api_keys import create_key
 from tests.api.without_engine import CQL, Service
 from tests.builders import stream_document
 from tests.catalog.examples import plan
@@ -36,7 +39,9 @@ class Waiting:
         if tell:
             self.service.workspace.commits.tell()
 
-    def answer(self, path: str, meanwhile: Callable[[], object]) -> httpx.Response:
+    def answer(
+        self, path: str, meanwhile: Callable[[], object], headers: Mapping[str, str] | None = None
+    ) -> httpx.Response:
         """Send a request, and let something happen once it waits."""
         commits = self.service.workspace.commits
         answers: list[httpx.Response] = []
@@ -44,7 +49,7 @@ class Waiting:
         async def send() -> None:
             transport = httpx.ASGITransport(self.service.app)
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1/api/v1") as client:
-                answers.append(await client.get(path))
+                answers.append(await client.get(path, headers=headers))
 
         async def both() -> None:
             async with anyio.create_task_group() as tasks:
@@ -131,3 +136,50 @@ def test_a_removed_query_is_not_waited_for(waiting: Waiting) -> None:
 )
 def test_what_cannot_be_meant_is_refused_at_once(waiting: Waiting, asked: str, status: int) -> None:
     assert waiting.service.send("GET", f"/queries/{asked}").status_code == status
+
+
+def test_readers_that_wait_do_not_look_for_themselves(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are, and although other queries have results: one task looks for all of them."""
+    monkeypatch.setattr(readers, "LOOK_S", 0.005)
+    workspace, readers_of = waiting.service.workspace, waiting.service.app.state.readers
+    looks: list[str] = []
+    look, news = workspace.results.page_if_any, workspace.queries.news
+    monkeypatch.setattr(workspace.results, "page_if_any", lambda *a: looks.append("reader") or look(*a))
+    monkeypatch.setattr(workspace.queries, "news", lambda *a: looks.append("task") or news(*a))
+
+    async def follow() -> None:
+        series, page = await open_stream("q", workspace)
+        async with anyio.create_task_group() as tasks:
+
+            async def one() -> None:
+                with readers_of.reading(workspace, series, None) as reader:
+                    async for _ in events_of(workspace, "/x", reader, page):
+                        pass
+
+            for _ in range(30):
+                tasks.start_soon(one)
+            while looks.count("task") < 3:
+                await anyio.sleep(0.001)
+            for _ in range(5):
+                waiting.batches.commit()
+                workspace.commits.tell()
+                seen = looks.count("task")
+                while looks.count("task") < seen + 2:
+                    await anyio.sleep(0.001)
+            assert looks.count("reader") <= 60  # at their beginning, and once the task has begun
+            tasks.cancel_scope.cancel()
+
+    anyio.run(follow)
+
+
+@pytest.mark.parametrize("path", [f"/queries/q/results?after=0.1&wait={LONG_S}", "/queries/q/results/stream"])
+def test_a_request_whose_key_is_revoked_ends(waiting: Waiting, path: str) -> None:
+    keys = waiting.service.store.api_keys
+    headers = {"Authorization": f"Bearer {create_key(keys, 'ann', ['read'])}"}
+    answer = waiting.answer(path, lambda: keys.revoke("ann"), headers)
+    if "stream" in path:
+        assert answer.text.partition("event: gone")[2].count('"code":"unauthenticated"') == 1
+    else:
+        assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")

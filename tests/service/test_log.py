@@ -53,6 +53,30 @@ def test_fields_may_have_names_of_records(capsys: pytest.CaptureFixture[str]) ->
     assert line.endswith(" plan activated batch=3 name=flights path=a.parquet\n")
 
 
+HOSTILE = "a\n2026-01-01 ERROR forged\x1b[2J\x85\u2028\ud800\0"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_text_from_outside_stays_in_its_line(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    setup_logging(form=form)
+    try:
+        raise ValueError(HOSTILE)
+    except ValueError:
+        logging.getLogger("api").error("refused %s", HOSTILE, extra={"path": HOSTILE}, exc_info=True)
+    logging.getLogger("api").error("refused", extra={"path": "x" * 100_000})
+    text = capsys.readouterr().err
+    lines = text.splitlines() if form == "json" else text.split("\n")
+    assert all(line.isprintable() for line in lines)
+    if form == "json":
+        first, second = map(json.loads, lines)
+        first["event"].encode()
+        first["path"].encode()
+        assert (first["level"], second["event"]) == ("ERROR", "refused")
+    else:
+        assert [line[:4] == "2026" and " ERROR api refused" in line for line in lines].count(True) == 2
+        assert max(map(len, lines)) < 11_000
+
+
 def test_an_event_without_fields_is_the_event(capsys: pytest.CaptureFixture[str]) -> None:
     assert _logged("text", capsys).endswith(" INFO service.engine.engine plan activated\n")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ _COLUMNS = (_k.id, _k.name, _k.scopes, _k.secret_hash, _k.rate_per_s, _k.created
 _BY_ID = select(*_COLUMNS).where(_k.id == bindparam("id"))
 _LIVE = select(*_COLUMNS).where(_k.revoked_at_us.is_(None))
 _LIVE_NAMED = select(*_COLUMNS).where(_k.revoked_at_us.is_(None), _k.name == bindparam("name"))
+_LIVE_IDS = select(_k.id).where(_k.revoked_at_us.is_(None))
 _NEWEST_REVOKED = (
     select(_k.id)
     .where(_k.revoked_at_us.is_not(None))
@@ -91,6 +93,12 @@ class ApiKeyRepository(Repository):
         with self._database.read() as connection:
             row = connection.execute(_BY_ID, {"id": key_id}).first()
         return None if row is None else _key(row)
+
+    def valid_among(self, key_ids: Iterable[str]) -> frozenset[str]:
+        """Return those of some ids whose keys exist and are not revoked."""
+        wanted = frozenset(key_ids)
+        with self._database.read() as connection:
+            return wanted.intersection(connection.scalars(_LIVE_IDS))
 
     def all(self) -> tuple[ApiKey, ...]:
         """Return the valid keys, by name."""

@@ -46,6 +46,7 @@ from operators.storage.folder import (
     directory_here,
     fetch,
     names,
+    path_in,
     prepare,
     publish,
     remove,
@@ -150,7 +151,7 @@ class SegmentFiles:
             OSError: There is no such file, or it cannot be linked or copied.
         """
         self._check_fence()
-        source, target = self.directory / arrived.name, self.directory / stored_id
+        source, target = path_in(self.directory, arrived.name), path_in(self.directory, stored_id)
         try:
             target.unlink(missing_ok=True)
             target.hardlink_to(source)
@@ -168,7 +169,7 @@ class SegmentFiles:
         try:
             if not stored_id.startswith(_ARRIVING):
                 fetch(self.directory, [stored_id])
-            with pa.memory_map(str(self.directory / stored_id)) as file:
+            with pa.memory_map(str(path_in(self.directory, stored_id))) as file:
                 found = file.read_buffer()
         except (OSError, pa.ArrowInvalid) as error:
             raise _corrupt(stored_id, f"{error}.") from error
@@ -225,13 +226,14 @@ class SegmentFiles:
     def _whole(self, name: str) -> Iterator[Path]:
         """Yield a path to write to; the file gets its final name once it is complete."""
         self._check_fence()
+        target = path_in(self.directory, name)
         prepare(self.directory)
         # Two machines may share the directory, and processes on them may have the same process id.
         partial = self.directory / f".{name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}"
         try:
             yield partial
             begin_writeback(partial)
-            partial.replace(self.directory / name)
+            partial.replace(target)
         except OSError:
             # The partial file is useless, and the disk may be full.
             partial.unlink(missing_ok=True)

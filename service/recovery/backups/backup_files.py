@@ -9,15 +9,20 @@ backup.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import google_crc32c
 
+from catalog.wording.outside import is_below, printable
 from service.commit.sync import sync_file, sync_file_systems
 from service.errors import BackupDamaged, BackupRefused
 
@@ -59,10 +64,16 @@ def copy_file(source: Path, target: Path) -> tuple[int, int]:
     Raises:
         OSError: The file cannot be read, or the copy cannot be written.
     """
+    with source.open("rb") as read:
+        return copy_opened(read, target)
+
+
+def copy_opened(read: IO[bytes], target: Path) -> tuple[int, int]:
+    """Copy an open file, as ``copy_file`` does."""
     target.parent.mkdir(parents=True, exist_ok=True)
     checksum, length = 0, 0
-    with source.open("rb") as read, target.open("wb") as written:
-        status = os.fstat(read.fileno())
+    status = os.fstat(read.fileno())
+    with target.open("wb") as written:
         while chunk := read.read(_CHUNK_BYTES):
             checksum = google_crc32c.extend(checksum, chunk)
             length += len(chunk)
@@ -90,20 +101,18 @@ def read_list(directory: Path) -> BackupList:
     """Return the list of a backup.
 
     Raises:
-        BackupRefused: The directory is not a backup, or a later version made it.
+        BackupRefused: The directory is not a backup, a later version made it, or it names files outside.
         BackupDamaged: The list has changed since it was written.
     """
     path = directory / LIST
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError) as error:
+    if not path.is_symlink() and not path.exists():
         raise BackupRefused(
             f'"{directory}" is not a backup',
             detail=f"The directory has no {LIST}, which is written once a backup is complete.",
             hint="Name a directory that sluice backup has made.",
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise _damaged(path, f"{error}.") from error
+        )
+    with opened(directory, LIST) as file:
+        text = file.read()
     try:
         facts = json.loads(text)
         checksum = facts.pop("crc32c")
@@ -116,9 +125,47 @@ def read_list(directory: Path) -> BackupList:
                 hint="Restore the backup with the version that made it, or with a later version.",
             )
         files = {str(name): (int(length), int(crc)) for name, (length, crc) in facts["files"].items()}
-        return BackupList(int(facts["created_at_us"]), int(facts["batch"]), files)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        found = BackupList(int(facts["created_at_us"]), int(facts["batch"]), files)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _damaged(path, "The list does not have the form that sluice backup writes.") from error
+    for name in files:
+        if not is_below(name) or name.startswith(".") or name == LIST:
+            raise _unsafe(path, f'It names "{printable(name)}", which is not a file of a backup.')
+    if missing := {"catalog.db", "events.db"} - files.keys():
+        raise _damaged(path, f"The list does not name {' and '.join(sorted(missing))}.")
+    return found
+
+
+@contextmanager
+def opened(directory: Path, name: str) -> Iterator[IO[bytes]]:
+    """Open a file of a backup without following links, which could lead to files outside of it.
+
+    Raises:
+        BackupRefused: The path contains a link, or the file is not a regular file.
+        BackupDamaged: The file is missing or cannot be read.
+    """
+    path = directory / name
+    with ExitStack() as open_now:
+        try:
+            parent = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+            open_now.callback(os.close, parent)
+            *parents, last = name.split("/")
+            for part in parents:
+                parent = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+                open_now.callback(os.close, parent)
+            # Without O_NONBLOCK, opening a named pipe would wait for a writer.
+            file = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
+                raise _unsafe(path, "It is a link or a device, or its directory is a link.") from error
+            raise _damaged(path, f"{error.strerror or error}.") from error
+        read = open_now.enter_context(os.fdopen(file, "rb"))
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            raise _unsafe(path, "It is not a regular file.")
+        if status.st_nlink != 1:
+            raise _unsafe(path, f"The file has {status.st_nlink} names (hard links).")
+        yield read
 
 
 def check_file(directory: Path, name: str, wanted: tuple[int, int]) -> None:
@@ -126,17 +173,23 @@ def check_file(directory: Path, name: str, wanted: tuple[int, int]) -> None:
 
     Raises:
         BackupDamaged: The file is missing, or its length or checksum differs.
+        BackupRefused: The file is a link, or an archive with names that lead out of it.
     """
     path = directory / name
     checksum, length = 0, 0
-    try:
-        with path.open("rb") as file:
+    with opened(directory, name) as file:
+        try:
             while chunk := file.read(_CHUNK_BYTES):
                 checksum = google_crc32c.extend(checksum, chunk)
                 length += len(chunk)
-    except OSError as error:
-        raise _damaged(path, f"{error.strerror or error}.") from error
-    refuse_other(path, (length, checksum), wanted)
+        except OSError as error:
+            raise _damaged(path, f"{error.strerror or error}.") from error
+        refuse_other(path, (length, checksum), wanted)
+        if name.endswith(".zip") and zipfile.is_zipfile(file):  # Spark unpacks snapshots of its state
+            with zipfile.ZipFile(file) as archive:
+                outside = [member for member in archive.namelist() if not is_below(member.rstrip("/"))]
+            if outside:
+                raise _unsafe(path, f'It contains a file "{printable(outside[0])}".')
 
 
 def refuse_other(path: Path, found: tuple[int, int], wanted: tuple[int, int]) -> None:
@@ -165,6 +218,15 @@ def make_empty(directory: Path, names: Iterable[Path]) -> None:
 
 def _checksum(facts: Mapping[str, Any]) -> int:
     return int(google_crc32c.value(json.dumps(facts, sort_keys=True).encode()))
+
+
+def _unsafe(path: Path, detail: str) -> BackupRefused:
+    return BackupRefused(
+        f'file "{printable(str(path))}" of the backup is refused, because it could lead out of the backup',
+        detail=detail,
+        hint="A backup has plain files without links. Copy the files of the backup instead of linking them, "
+        "and restore only a backup whose origin you trust.",
+    )
 
 
 def _damaged(path: Path, detail: str) -> BackupDamaged:

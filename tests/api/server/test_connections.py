@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -38,7 +40,7 @@ GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with the length of the body; ``/slow`` takes a second, ``/large`` has 50 MB."""
+    """Answer with the body's length; ``/slow`` takes 2 s, ``/large`` is 50 MB, ``/chunks`` has no length."""
     length = 0
     while True:
         message = await receive()
@@ -49,6 +51,11 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
             break
     if scope["path"] == "/slow":
         await asyncio.sleep(2)
+    if scope["path"] == "/chunks":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for part in (b"one", b"", b"two"):
+            await send({"type": "http.response.body", "body": part, "more_body": part != b"two"})
+        return
     body = str(length).encode() if scope["path"] != "/large" else b"x" * 50_000_000
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -253,6 +260,50 @@ def test_a_client_that_does_not_read_its_answer_is_cut_off(server: Server) -> No
         while server.open > 0 and time.monotonic() < deadline:
             time.sleep(0.05)
         assert server.open == 0
+
+
+@pytest.mark.parametrize("more", [b"", b"Connection: keep-alive\r\n"])
+def test_http_1_0_gets_no_chunks(server: Server, more: bytes) -> None:
+    for path, body in ((b"/chunks", b"onetwo"), (b"/", b"0")):
+        with server.connect() as connection:
+            connection.sendall(b"GET " + path + b" HTTP/1.0\r\nHost: a\r\n" + more + b"\r\n")
+            head, _, found = answer(connection).partition(b"\r\n\r\n")
+        assert found == body
+        assert b"transfer-encoding" not in head
+    with server.connect() as connection:
+        connection.sendall(b"GET /chunks HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        assert answer(connection).endswith(b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf",
+        b"POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhal",
+        b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n",
+    ],
+)
+def test_a_client_that_hangs_up_is_one_line(
+    server: Server, sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told() -> list[logging.LogRecord]:
+        return [record for record in caplog.records if record.name != "uvicorn.access"]
+
+    with caplog.at_level(logging.INFO), server.connect() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.sendall(sent)
+        if b"large" in sent:
+            connection.recv(1)  # the answer has begun
+        connection.close()
+        until(told, limit_s=LONG_S)
+        # A later request shows that nothing else is logged about the earlier one.
+        with server.connect() as other:
+            other.sendall(GET)
+            other.recv(65536)
+    (record,) = told()
+    message = "client hung up before its answer was complete"
+    assert (record.levelname, record.getMessage()) == ("INFO", message)
 
 
 def test_one_connection_too_many_is_refused_and_later_ones_are_not() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from catalog.documents.codec import decode, encode, encode_short
 from catalog.errors import CorruptDocument
-from catalog.values.batch import BatchManifest
+from catalog.values.batch import BatchManifest, ResultFile
 from catalog.values.control import ControlRecord, Heartbeat
 from catalog.values.groups.grouping import Grouping
 from catalog.values.plan import FamilyPlan, Plan, Replication
@@ -44,6 +44,9 @@ _replications = st.builds(
 st.register_type_strategy(
     Grouping, st.builds(Grouping, tumble_us=st.none() | st.integers(min_value=1, max_value=2**61))
 )
+# A file stays below its directory.
+_paths = st.from_regex(r"[a-z0-9]{1,8}\.parquet", fullmatch=True)
+st.register_type_strategy(ResultFile, st.builds(ResultFile, path=_paths))
 _families = st.builds(FamilyPlan, replication=_replications)
 _plans = st.builds(
     Plan,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -15,8 +16,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
+from service.access import issuer_keys
+from service.access.issuer_keys import AGAIN_S, KEPT_S
 from service.access.tokens import TokenVerifier
 from service.errors import IssuerDown
+from service.log import setup_logging
+from tests.waiting import until
 
 
 class Issuer:
@@ -25,12 +30,15 @@ class Issuer:
     def __init__(self) -> None:
         self.keys = {"one": rsa.generate_private_key(public_exponent=65537, key_size=2048)}
         self.asked: list[str] = []
+        self.slow = threading.Event()
+        self.slow.set()
         self.bodies: dict[str, bytes] = {}
         issuer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 issuer.asked.append(self.path)
+                issuer.slow.wait()
                 body = issuer.bodies.get(self.path)
                 if body is None:
                     body = json.dumps(issuer.answer(self.path)).encode()
@@ -86,7 +94,7 @@ def test_a_token_says_who_and_what(issuer: Issuer) -> None:
     assert verifier.known(token) is None
     principal = verifier.verify(token)
     assert principal is not None
-    assert (principal.name, principal.scopes) == ("ann", {"read", "ingest"})
+    assert (principal.name, principal.scopes) == ("token:ann", {"read", "ingest"})
     assert verifier.known(token) == principal
     assert issuer.asked == ["/.well-known/openid-configuration", "/keys"]
 
@@ -114,6 +122,47 @@ def test_a_scope_of_another_form_allows_nothing(issuer: Issuer, scope: Any) -> N
 
     assert principal is not None
     assert principal.scopes == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("sub", "name"),
+    [
+        ("ops", "token:ops"),
+        ("jürgen@example.org", "token:jürgen@example.org"),
+        ("ops for boss", 'token:"ops for boss"'),
+        ("a\nERROR service forged", 'token:"a\\nERROR service forged"'),
+        ("\ud800\0\x1b[2J\u202e", 'token:"\\ud800\\u0000\\u001b[2J\\u202e"'),
+        ("", 'token:""'),
+        ('token:"', 'token:"token:\\""'),
+    ],
+)
+def test_a_name_in_a_token_is_one_printable_word_that_no_key_has(issuer: Issuer, sub: str, name: str) -> None:
+    principal = TokenVerifier(issuer.url, "sluice").verify(issuer.token(sub=sub))
+    assert principal is not None
+    assert principal.name == name
+    assert name.isprintable()
+
+
+def test_long_names_in_tokens_differ_by_their_end(issuer: Issuer) -> None:
+    verifier = TokenVerifier(issuer.url, "sluice")
+    names = {getattr(verifier.verify(issuer.token(sub="a" * 5000 + end)), "name", "") for end in "xyz"}
+    assert len(names) == 3
+    assert max(map(len, names)) < 150
+
+
+def test_the_id_of_a_signing_key_breaks_no_line(issuer: Issuer, capsys: pytest.CaptureFixture[str]) -> None:
+    issuer.keys["\n2026-01-01 00:00:00 ERROR forged \ud800\x1b[2J" + "k" * 20_000] = issuer.keys["one"]
+    token = issuer.token(list(issuer.keys)[-1])
+    del issuer.keys[list(issuer.keys)[-1]]
+    handlers, level = list(logging.getLogger().handlers), logging.getLogger().level
+    setup_logging()
+    try:
+        assert TokenVerifier(issuer.url, "sluice").verify(token) is None
+    finally:
+        logging.getLogger().handlers[:] = handlers
+        logging.getLogger().setLevel(level)
+    line, end = capsys.readouterr().err.split("\n")
+    assert (line.isprintable(), end, len(line) < 400) == (True, "", True)
 
 
 @pytest.mark.parametrize("answered", ["/keys", "/.well-known/openid-configuration"])
@@ -149,8 +198,28 @@ def test_a_forged_token_is_refused(issuer: Issuer) -> None:
 def test_a_new_key_of_the_issuer_is_found(issuer: Issuer) -> None:
     verifier = TokenVerifier(issuer.url, "sluice")
     assert verifier.verify(issuer.token()) is not None
-    verifier._keys.cooldown_duration = 0  # else unknown keys have it asked every 30 s
+    now_s = time.monotonic()
+    verifier._keys._clock_s = lambda: now_s + AGAIN_S  # unknown keys have it asked every 30 s
     issuer.keys["two"] = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    assert verifier.verify(issuer.token("two")) is not None
+
+
+def test_a_slow_issuer_delays_only_tokens_whose_key_is_not_there_yet(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verifier = TokenVerifier(issuer.url, "sluice")
+    assert verifier.verify(issuer.token()) is not None
+    monkeypatch.setattr(issuer_keys, "TIMEOUT_S", 0.05)
+    now_s = time.monotonic()
+    verifier._keys._clock_s = lambda: now_s + KEPT_S  # the keys are old
+    issuer.slow.clear()
+    issuer.keys["two"] = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    assert verifier.verify(issuer.token(nbf=-1)) is not None
+    with pytest.raises(IssuerDown, match="does not answer"):
+        verifier.verify(issuer.token("two"))
+    assert verifier.verify(issuer.token(nbf=-2)) is not None
+    issuer.slow.set()
+    until(lambda: verifier._keys._answered is None)
     assert verifier.verify(issuer.token("two")) is not None
 
 

@@ -30,9 +30,9 @@ def told(sluice: Command, *words: str | Path) -> list[dict[str, Any]]:
 
 def test_keys_are_told_as_documents(sluice: Command, data: Path) -> None:
     where = ("--data-dir", data)
-    (made,) = told(sluice, "key", "create", "ann", "--scope", "read", "--scope", "ingest", *where)
+    (made,) = told(sluice, "key", "create", "ann", "--scope", "read:a_*", "--scope", "ingest", *where)
     assert made.pop("key").startswith("sluice_")
-    assert made == {"name": "ann", "scopes": ["read", "ingest"], "rate_per_s": 1000}
+    assert made == {"name": "ann", "scopes": ["read:a_*", "ingest"], "rate_per_s": 1000}
     assert told(sluice, "key", "list", *where) == [made]
     assert told(sluice, "key", "revoke", "ann", *where) == [{"name": "ann", "revoked": True}]
     assert told(sluice, "key", "list", *where) == []

@@ -122,6 +122,23 @@ def test_a_secret_that_a_receiver_repeats_is_told_to_nobody(
         ([("Authorization", TOKEN)], '"Authorization" carries a secret'),
         ([("cookie", "a=b")], '"cookie" carries a secret'),
         ([("X-Api-Key", "abc")], '"X-Api-Key" carries a secret'),
+        *(
+            ([(name, "abc")], f'"{name}" carries a secret')
+            for name in (
+                "X_Api_Key",
+                "x.api.key",
+                "XAPIKEY",
+                "X-Api-Key-Id",
+                "X-Token-2",
+                "Ocp-Apim-Subscription-Key",
+                "X-Auth",
+                "X_Passwd",
+                "X-Session-Id",
+                "X-Amz-Credential",
+            )
+        ),
+        ([("X-Team", "Bearer abc")], '"X-Team" carries a secret'),
+        ([("Content_Length", "5")], '"Content_Length" is reserved'),
         ([("x-gitlab-token", "abc")], '"x-gitlab-token" carries a secret'),
         ([("Host", "example.org")], '"Host" is reserved for Sluice'),
         ([("content-type", "text/csv")], '"content-type" is reserved for Sluice'),
