@@ -132,6 +132,8 @@ class FilesSource:
         settle_us: Time for which a file must be unchanged before it is listed, µs.
         on_change: Treatment of a file that changes after a batch has read it. ``ignore`` sets the new content
             aside, ``reread`` reads the whole file again, ``stop`` stops the stream.
+        max_decompressed_mb: Maximum size of the text of a compressed file, and of a row group of a Parquet
+            file, in units of 2^20 bytes. A few kB can stand for any amount.
 
     The ``repr`` identifies the workload of a run. Fields that do not are left out of it.
     """
@@ -144,6 +146,7 @@ class FilesSource:
     dialect: Dialect = Dialect()
     settle_us: int = field(default=2_000_000, repr=False)
     on_change: OnChange = field(default="ignore", repr=False)
+    max_decompressed_mb: int = field(default=2048, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,7 @@ class FilesDocument(_StreamDocument):
     max_files_per_batch: int | None = Field(default=None, ge=1)
     settle: str | int | float = "2s"
     on_change: OnChange = "ignore"
+    max_decompressed_mb: int = Field(default=2048, ge=1)
     delimiter: str = ","
     quote: str | None = '"'
     escape: str | None = None
@@ -122,6 +123,7 @@ class FilesDocument(_StreamDocument):
             dialect=dialect,
             settle_us=settle_us,
             on_change=self.on_change,
+            max_decompressed_mb=self.max_decompressed_mb,
         )
 
 
