@@ -42,11 +42,12 @@ Conflict
 * CatalogInUse          another engine holds the lease of the catalog
 * DataDirInUse          another engine holds the data directory
 * NotRepairable         a data directory cannot be repaired
-* NothingToSkip         no batch has failed often enough to be voided
+* NothingToSkip         no batch that could be voided has failed
 * SinkInUse             another query writes to the same place
 Overloaded
 * IngestFull            no more events are accepted until a batch has read some, or the disk has space again
 Unavailable
+* BatchVoided           a batch was voided while it ran
 * BackupDamaged         a file of a backup is missing or was changed
 * CatalogMissing        the catalog is missing, but data files that it described still exist
 * CheckpointAhead       the checkpoint has batches that the catalog does not have
@@ -85,7 +86,7 @@ import errno
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from catalog.errors import (
     Conflict,
@@ -155,8 +156,7 @@ class FileRefused(InvalidInput):
             # If a batch found the file bad, the reason begins with the file's name already.
             reason if reason.startswith(named) else f"{named} is bad: {reason}",
             detail="The stream is set to stop at bad files (on_error: stop).",
-            hint="Correct the file, then start the run again. For a service, POST "
-            "/streams/{name}/files:retry, then /engine:restart.",
+            hint="Correct the file, then start the run again.",
         )
 
 
@@ -365,7 +365,7 @@ class BucketsFixed(Conflict):
 
 
 class NothingToSkip(Conflict):
-    """No batch has failed often enough to be voided."""
+    """No batch that could be voided has failed."""
 
     code = "nothing-to-skip"
 
@@ -460,6 +460,12 @@ class CheckpointLost(OtherLife):
     code = "checkpoint-lost"
 
 
+class BatchVoided(Unavailable):
+    """A batch was voided while it ran, so its attempt is not committed."""
+
+    code = "batch-voided"
+
+
 class ClassArchiveNotMade(Unavailable):
     """The JVM could not make an archive of its classes."""
 
@@ -478,13 +484,15 @@ class CorruptInput(Unavailable):
     """
 
     code = "corrupt-input"
+    found: ClassVar[str] = "cannot be read"
+    advice: ClassVar[str] = "Set the file aside, or restore its bytes and start again."
 
     def __init__(self, stream: str, stream_id: int, position: int, file: str, reason: str):
         super().__init__(
-            f'file "{file}" of stream "{stream}" cannot be read: {reason}',
+            f'file "{file}" of stream "{stream}" {self.found}: {reason}',
             detail="The file could be read when it was listed. "
             f"[corrupt input stream={stream_id} position={position}]",
-            hint="Set the file aside, or restore its bytes and start again.",
+            hint=self.advice,
         )
         self.stream_id = stream_id
         self.position = position
@@ -544,10 +552,12 @@ class EventLogDown(Unavailable):
     code = "event-log-down"
 
 
-class InputChanged(Unavailable):
+class InputChanged(CorruptInput):
     """A file was changed after it was listed, so a repeated batch would read different rows."""
 
     code = "input-changed"
+    found: ClassVar[str] = "changed after it was listed"
+    advice: ClassVar[str] = "Write new rows to new files, moved into place when complete."
 
 
 class JavaMissing(Unavailable):

@@ -80,7 +80,7 @@ def restart_engine(workspace: WorkspaceDep) -> EngineOut:
     ),
 )
 def skip_batch(workspace: WorkspaceDep, body: SkipIn, actor: Actor) -> SkipOut:
-    """Void a batch that has failed three times in the same way; restart the job without its rows.
+    """Void the batch that has failed last; restart the job without its rows.
 
     The decision is stored, and it also applies when the batch is repeated. Rows of the named stream, or of
     all streams, are left out of the batch. They are written to `dead_letters/` in the data directory,

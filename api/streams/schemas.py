@@ -13,7 +13,6 @@ from catalog.times.durations import format_duration
 from catalog.values.stream import (
     AtCap,
     Constraints,
-    Dialect,
     FilesSource,
     GeneratorSource,
     KafkaSource,
@@ -136,8 +135,8 @@ class StreamIn(StreamDocument):
         default="set-aside",
         description="Treatment of a file that does not fit the stream. `set-aside`: none of its rows is "
         "read. `skip-rows`: only its invalid rows are skipped, and kept as dead letters; a file that is "
-        "unreadable as a whole is still set aside. `stop`: the engine stops before it commits the batch that "
-        "contains the file.",
+        "unreadable as a whole is still set aside. `stop`: the stream stops before the file, and "
+        "other streams go on.",
     )
     punctuations: PunctuationsDocument | None = Field(
         default=None,
@@ -361,9 +360,13 @@ def _source(source: Source) -> dict[str, Any]:
     fields = {name: value for name, value in dataclasses.asdict(source).items() if value is not None}
     document = {"type": fields.pop("type")} | fields
     if isinstance(source, FilesSource):
-        plain = dataclasses.asdict(Dialect())
-        options = document.pop("dialect")
-        return document | {name: value for name, value in options.items() if value != plain[name]}
+        plain = dataclasses.asdict(FilesSource(source.format, source.path))
+        plain |= plain.pop("dialect")
+        options = document | document.pop("dialect")
+        given = {name: value for name, value in options.items() if name not in plain or value != plain[name]}
+        if "settle_us" in given:
+            given["settle"] = given.pop("settle_us") / 1_000_000
+        return {"type": source.type, "format": source.format, "path": source.path} | given
     if isinstance(source, KafkaSource):
         cluster = {name: value for name, value in document.pop("cluster").items() if value is not None}
         document.pop("begins")

@@ -114,6 +114,9 @@ class Dialect:
     skip_rows: int = 0
 
 
+OnChange = Literal["ignore", "reread", "stop"]
+
+
 @dataclass(frozen=True, slots=True)
 class FilesSource:
     """A directory to which whole files are added, or one file.
@@ -125,8 +128,14 @@ class FilesSource:
             all streams advance together in event time.
         dialect: Dialect of its text files.
         confinement: Directory that its files must be in. None allows any directory, because a person ran the
-            workload file, or because the stream was registered before there were source roots. This field is
-            left out of the ``repr``, because the ``repr`` identifies the workload of a run.
+            workload file, or because the stream was registered before there were source roots.
+        settle_us: Time for which a file must be unchanged before it is listed, µs.
+        on_change: Treatment of a file that changes after a batch has read it. ``ignore`` sets the new content
+            aside, ``reread`` reads the whole file again, ``stop`` stops the stream.
+        max_decompressed_mb: Maximum size of the text of a compressed file, and of a row group of a Parquet
+            file, in units of 2^20 bytes. A few kB can stand for any amount.
+
+    The ``repr`` identifies the workload of a run. Fields that do not are left out of it.
     """
 
     format: Literal["parquet", "jsonl", "csv"]
@@ -135,6 +144,9 @@ class FilesSource:
     type: Literal["files"] = "files"
     confinement: Confinement | None = field(default=None, repr=False)
     dialect: Dialect = Dialect()
+    settle_us: int = field(default=2_000_000, repr=False)
+    on_change: OnChange = field(default="ignore", repr=False)
+    max_decompressed_mb: int = field(default=2048, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ from service.commit.route_dictionary import RouteDictionary
 from service.commit.sweep import sweep
 from service.commit.sync import sync_file_systems
 from service.errors import CorruptResults, StorageDiffers
+from service.inputs.reading.voided import refuse_voided
 from service.results.files.result_check import check_files
 
 log = logging.getLogger(__name__)
@@ -87,6 +88,7 @@ class BatchCommitter:
             InvariantBroken: The buckets' reports contradict each other, or Spark's offset log does not
                 contain the batch.
             StorageDiffers: The engine does not find a file that a report names.
+            BatchVoided: The batch was voided while it ran.
         """
         batch = _batch_of(reports)
         ends = self.log.input_range(batch)
@@ -104,7 +106,10 @@ class BatchCommitter:
         # The call syncs segments, results and Spark's files: the state of this batch and the log entries of
         # the previous one.
         sync_file_systems((self.log.checkpoint, self.results_dir, self.late_dir, *voided))
-        if self.store.batches.commit(manifest, routes):
+        with self.store.transaction():
+            refuse_voided(self.store, manifest)
+            is_new = self.store.batches.commit(manifest, routes)
+        if is_new:
             self._routes.committed(manifest, routes)
         else:
             # A previous engine committed the batch, with its routes in a generation of that engine. The first

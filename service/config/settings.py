@@ -59,7 +59,7 @@ def _json_object(value: object) -> object:
         return value
     try:
         return json.loads(value)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError("Write a JSON object") from error
 
 

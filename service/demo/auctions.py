@@ -158,7 +158,7 @@ def auction_streams(inbox: Path, max_files_per_batch: int | None = None) -> tupl
             columns=tuple(Column(column, kind) for column, kind in columns.items()),
             event_time="ts",
             lateness_us=LATENESS_US,
-            source=FilesSource("parquet", str(inbox.absolute() / name), max_files_per_batch),
+            source=FilesSource("parquet", str(inbox.absolute() / name), max_files_per_batch, settle_us=0),
             punctuations=punctuations,
             constraints=constraints,
         )

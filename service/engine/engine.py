@@ -30,19 +30,19 @@ from typing import TYPE_CHECKING
 from catalog.errors import FencedOut, SluiceError, Unavailable
 from catalog.store.store import Store
 from catalog.times.clock import wall_clock_us
-from operators.errors import find_failed_expression
 from service.checkpoint.spark_log import SparkLog
 from service.commit.reporting.reports import Reports
 from service.config.data_dir import DataDir
 from service.config.settings import Settings
 from service.engine.checkpoint_facts import check_buckets, checkpoint_facts
 from service.engine.engine_control import EngineState, EngineStatus
+from service.engine.failed_batch import FailedBatch
 from service.engine.ownership.catalog_lease import CatalogLease
 from service.engine.ownership.engine_lock import EngineLock
-from service.engine.retry import MAX_FAILURES_AT_A_BATCH, Failure, Failures, can_pass
+from service.engine.retry import Failure, Failures, can_pass
 from service.engine.spark_end import end_spark
 from service.engine.spark_failure import is_of_state, reason_of, spark_errors, trace_of
-from service.errors import CheckpointDamaged, EngineFailed, FileRefused, OtherLife, find_corrupt_input
+from service.errors import CheckpointDamaged, EngineFailed, OtherLife
 from service.faults import Faults
 from service.jvm.jvm import Jvm, launch
 from service.recovery.checkpoint import check_checkpoint, check_state, mark_checkpoint
@@ -89,6 +89,7 @@ class Engine:
     faults: Faults = field(default_factory=Faults)
     _lock: EngineLock = field(init=False)
     _lease: CatalogLease = field(init=False)
+    _failed_batch: FailedBatch = field(init=False)
     _jvm_in_use: Jvm | None = None
     _epoch: int = 0
     _session: SparkSession | None = None
@@ -100,7 +101,7 @@ class Engine:
     _error: str | None = None
     _spark_ui: str | None = None
     _failures: int = 0
-    _skippable: bool = False
+    _failing: int | None = None
     _retry_at_us: int | None = None
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -109,6 +110,8 @@ class Engine:
     def __post_init__(self) -> None:
         self._lock = EngineLock(self.data_dir.engine_lock)
         self._lease = CatalogLease(self.store, self.data_dir.root, self._lease_lost, faults=self.faults)
+        spark_log = SparkLog(self.data_dir.checkpoint)
+        self._failed_batch = FailedBatch(self.store, spark_log, self.bounded, self.pause_failing)
         self._jvm_in_use = self.jvm
 
     def acquire(self) -> None:
@@ -180,7 +183,7 @@ class Engine:
             if self._thread is not None and self._thread.is_alive():
                 return
             self._stopping.clear()
-            self._failures, self._skippable = 0, False
+            self._failures, self._failing = 0, None
             self._set_state("starting")
             self._thread = threading.Thread(target=self._run_and_restart, name="engine")
             self._thread.start()
@@ -244,7 +247,7 @@ class Engine:
             error=self._error,
             spark_ui=self._spark_ui,
             failures=self._failures,
-            skippable=self._skippable,
+            failing=self._failing,
             retry_at_us=self._retry_at_us,
             token=self._lease.token,
         )
@@ -284,7 +287,7 @@ class Engine:
         failure = Failure(self._last_batch(), reason, passes)
         delay_s = failures.add(failure, ran_s=ran_s)
         self._failures = failures.same
-        self._skippable = failures.same >= MAX_FAILURES_AT_A_BATCH and self._has_begun(failure.batch)
+        self._failing = self._begun_after(failure.batch)
         self._retry_at_us = None if delay_s is None else wall_clock_us() + int(delay_s * 1e6)
         self.changed()
         log.error(
@@ -302,14 +305,14 @@ class Engine:
         except Unavailable:
             return None
 
-    def _has_begun(self, last: int | None) -> bool:
-        """Return whether Spark's offset log contains the batch after the last committed one."""
+    def _begun_after(self, last: int | None) -> int | None:
+        """Return the batch after the last committed one if Spark's offset log contains it."""
         batch = 0 if last is None else last + 1
         try:
-            return SparkLog(self.data_dir.checkpoint).input_end(batch) is not None
+            return None if SparkLog(self.data_dir.checkpoint).input_range(batch) is None else batch
         except (SluiceError, OSError) as error:
             log.warning("Spark's log cannot be read: %s", error)
-            return False
+            return None
 
     def _run(self) -> None:
         """Run the job to its end; restart it after setting a file aside or pausing failing queries."""
@@ -329,11 +332,11 @@ class Engine:
                 trace = trace_of(error)
                 reason = reason_of(error, trace)
                 self._end_session()
-                if self._set_aside(trace, reason) or self._paused_failing(trace, reason):
+                if self._failed_batch.decided(trace, reason):
                     self._set_state("starting")
                     continue
                 self._set_state("failed", reason)
-                self._refuse_file(trace)
+                self._failed_batch.refuse_file(trace)
                 self._refuse_damaged_state(trace, reason)
                 raise EngineFailed("the Spark job has failed", detail=reason) from error
             except SluiceError as error:
@@ -341,19 +344,6 @@ class Engine:
                 self._set_state("failed", str(error))
                 raise
             return
-
-    def _refuse_file(self, trace: str) -> None:
-        """Raise an error if a file of a stream with ``on_error: stop`` is bad.
-
-        Raises:
-            FileRefused: A file is bad, so a retry would fail in the same way.
-        """
-        if FileRefused.__name__ not in trace and find_corrupt_input(trace) is None:
-            return
-        for stream in self.store.streams.all():
-            for file in self.store.source_files.set_aside(stream.id):
-                if file.verdict == "stops":
-                    raise FileRefused(stream.name, file.path, file.reason or "")
 
     def _refuse_damaged_state(self, trace: str, reason: str) -> None:
         """Raise an error if the job failed because the stored state is damaged.
@@ -370,44 +360,6 @@ class Engine:
                 detail=reason,
                 hint=f'"sluice repair {self.data_dir.root}" shows whether the state can be built again.',
             )
-
-    def _set_aside(self, trace: str, reason: str) -> bool:
-        """Record that a listed file is unreadable; return whether the batch can be repeated without it.
-
-        The batch was not committed, and the catalog contains this record before the batch runs again.
-        """
-        found = find_corrupt_input(trace)
-        if found is None:
-            return False
-        stream_id, position = found
-        stops = any(s.id == stream_id and s.on_error == "stop" for s in self.store.streams.all())
-        self.store.source_files.set_verdict(stream_id, position, "stops" if stops else "set-aside", reason)
-        if stops:
-            return False
-        # A bounded run reports the file at its end, on the terminal, so a debug line is enough for it.
-        level = logging.DEBUG if self.bounded else logging.WARNING
-        log.log(level, "file set aside: %s", reason, extra={"stream_id": stream_id, "position": position})
-        return True
-
-    def _paused_failing(self, trace: str, reason: str) -> bool:
-        """Pause the queries whose expression cannot be evaluated, so that the batch can begin again.
-
-        The batch was not committed. Its entry in Spark's offset log contains the plan that failed, so the
-        entry is removed. The queries are paused before that. If the engine dies in between, the next engine
-        finds the queries paused.
-        """
-        digest = find_failed_expression(trace)
-        if digest is None or self.pause_failing is None:
-            return False
-        paused = self.pause_failing(digest, reason)
-        spark, last = SparkLog(self.data_dir.checkpoint), self.store.batches.last()
-        last = -1 if last is None else last
-        begun = spark.input_end(last + 1)
-        if not paused and (begun is None or begun["control"] >= self.store.control_log.head()):
-            return False
-        log.error("queries paused: %s", reason, extra={"queries": paused, "batch": last + 1})
-        spark.forget_after(last)
-        return True
 
     def _start_query(self) -> None:
         # The lease is checked first, because the next steps remove files of earlier engines. Without the

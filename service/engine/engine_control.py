@@ -19,7 +19,6 @@ from catalog.documents.codec import decode, encode
 from catalog.store.lease import Lease
 from catalog.store.store import Store
 from catalog.times.clock import wall_clock_us
-from service.engine.retry import MAX_FAILURES_AT_A_BATCH
 from service.errors import NothingToSkip
 from service.inputs.reading.voided import VoidedBatch, void_batch
 
@@ -47,7 +46,7 @@ class EngineStatus:
         error: Why the job failed, kept while the job starts again, or None if it has not failed.
         spark_ui: Address of Spark's own page, or None.
         failures: How many times in a row the current batch has failed in the same way; 0 while the job runs.
-        skippable: Whether the current batch was begun and has failed often enough to be voided.
+        failing: Number of the batch that was begun and has failed last, or None. It can be voided.
         retry_at_us: When a failed job will be started again, µs UTC; None if it has not failed or a person
             must act.
         token: Token of the lease that the reporting engine holds; empty if it holds none.
@@ -60,7 +59,7 @@ class EngineStatus:
     error: str | None = None
     spark_ui: str | None = None
     failures: int = 0
-    skippable: bool = False
+    failing: int | None = None
     retry_at_us: int | None = None
     token: str = ""
     followed: int = 0
@@ -142,23 +141,22 @@ class EngineControl:
         self._await(self._write_wish(state, restart=restart))
 
     def skip(self, stream_ids: tuple[int, ...], actor: str) -> VoidedBatch:
-        """Void the batch that fails repeatedly: it is processed without the rows of some streams.
+        """Void the batch that fails: it is processed without the rows of some streams.
 
         Args:
             stream_ids: Streams whose rows are left out of the batch; if empty, all streams.
             actor: Name of the client that decides.
 
         Raises:
-            NothingToSkip: No batch was begun, or the batch has not failed often enough.
+            NothingToSkip: No batch was begun, or the batch has not failed.
         """
         with self.store.transaction():
             status, last = self.status(), self.store.batches.last()
             batch = 0 if last is None else last + 1
-            if not status.skippable:
+            if status.failing != batch:
                 raise NothingToSkip(
                     "no batch can be skipped",
-                    detail=f"The batch after {batch - 1} has failed {status.failures} times in the same way; "
-                    f"it can be skipped after {MAX_FAILURES_AT_A_BATCH} such failures.",
+                    detail=f"Batch {batch} has not failed since it was begun.",
                     hint="GET /api/v1/engine shows the state of the job.",
                 )
             voided = VoidedBatch(batch, stream_ids, status.error or "", actor, wall_clock_us())
@@ -185,7 +183,7 @@ class EngineControl:
 
 
 def _without_engine(last: EngineStatus, why: str | None) -> EngineStatus:
-    return replace(last, state="stopped", error=why, retry_at_us=None, skippable=False, token="")
+    return replace(last, state="stopped", error=why, retry_at_us=None, failing=None, token="")
 
 
 def _read(store: Store, key: str, kind: type[_Value]) -> _Value:

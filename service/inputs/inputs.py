@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, Final
 
 from catalog.errors import InternalError
@@ -165,7 +165,8 @@ class Inputs:
         """Return up to ``limit`` pieces from a position on, in order; for a topic, pieces that `lanes` found.
 
         Raises:
-            FileRefused: A file among the pieces is bad, and the stream has ``on_error: stop``.
+            FileRefused: A bounded run reaches a bad file of a stream with ``on_error: stop``. In a service,
+                the stream stops before the file, and other streams go on.
         """
         stream = lane.stream
         if isinstance(stream.source, KafkaSource):
@@ -175,10 +176,8 @@ class Inputs:
         if isinstance(stream.source, GeneratorSource):
             end = min(self.end(stream), position + limit)
             return generator_pieces(stream, stream.source, position, end)
-        return tuple(
-            Piece(stream.id, f.position, f.rows, f.t_min_us, f.t_max_us)
-            for f in self._listed(stream, position, limit)
-        )
+        files = takewhile(self._is_passed(stream), self._listed(stream, position, limit))
+        return tuple(Piece(stream.id, f.position, f.rows, f.t_min_us, f.t_max_us) for f in files)
 
     def partitions(self, ranges: Sequence[Range]) -> list[tuple[InputPartition, ...]]:
         """Return the partitions to read for ranges of positions; an empty range has no partition.
@@ -261,6 +260,8 @@ class Inputs:
             if not listed:
                 raise _not_listed(stream, position)
             for f in listed:
+                if f.verdict == "stops":
+                    raise FileRefused(stream.name, f.path, f.reason or "")
                 if f.verdict != "ok":
                     continue
                 # Only Parquet can be read from the middle without the rows before.
@@ -272,18 +273,19 @@ class Inputs:
                     yield _Run(run, f.t_max_us)
             position = listed[-1].position + 1
 
-    def _listed(self, stream: Stream, position: int, limit: int) -> tuple[SourceFile, ...]:
-        """Return files from a position on, which must be the position of a listed file or the listing's end.
+    def _is_passed(self, stream: Stream) -> Callable[[SourceFile], bool]:
+        def is_passed(file: SourceFile) -> bool:
+            if file.verdict == "stops" and self._bounded:
+                raise FileRefused(stream.name, file.path, file.reason or "")
+            return file.verdict != "stops"
 
-        Raises:
-            FileRefused: One of these files is bad, and the stream has ``on_error: stop``.
-        """
+        return is_passed
+
+    def _listed(self, stream: Stream, position: int, limit: int) -> tuple[SourceFile, ...]:
+        """Return files from a position on, which is that of a listed file or the listing's end."""
         listed = self._store.source_files.page(stream.id, position, limit)
         if listed and listed[0].position != position:
             raise _not_listed(stream, position)
-        for file in listed:
-            if file.verdict == "stops":
-                raise FileRefused(stream.name, file.path, file.reason or "")
         return listed
 
     def _pieces(self, stream: Stream, start: int, end: int) -> Iterator[Piece]:

@@ -20,6 +20,7 @@ from catalog.values.batch import BatchManifest
 from catalog.values.counters.add_up import add_up
 from catalog.values.counters.batch_counters import StreamPunctuations
 from catalog.values.counters.family_counters import PunctuationCounters, SliceCounters, UnmatchedCounters
+from catalog.values.source_file import SourceFile
 from catalog.values.statistics import FamilyProfile, Measure, Profile, StreamProfile
 from catalog.values.stream import MEGABYTE, FilesSource, Stream
 from planner.families.families import family_streams
@@ -413,7 +414,7 @@ def _streams(
             files_set_aside=len(aside),
             set_aside=tuple((file.path, file.reason or "") for file in aside[-10:]),
             skipped_rows=skipped.get(stream.id, 0),
-            warnings=_warnings(store, stream),
+            warnings=_warnings(store, stream, aside),
             watermark_us=None if found is None else found.watermark_us,
             max_event_time_us=None if found is None else found.max_event_time_us,
             rate_per_s=_value(rate),
@@ -437,7 +438,11 @@ def stream_bytes(manifest: BatchManifest) -> Counter[int]:
     return held
 
 
-def _warnings(store: Store, stream: Stream) -> tuple[str, ...]:
+def _warnings(store: Store, stream: Stream, aside: Sequence[SourceFile]) -> tuple[str, ...]:
+    stopped = next((file for file in aside if file.verdict == "stops"), None)
+    if stopped is not None:
+        hint = f'correct the file, then "sluice stream retry {stream.name}"'
+        return (f'stream "{stream.name}" has stopped at file "{stopped.path}": {stopped.reason}; {hint}',)
     if not isinstance(stream.source, FilesSource) or store.source_files.count(stream.id):
         return ()
     try:

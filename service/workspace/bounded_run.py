@@ -38,7 +38,12 @@ from service.engine.engine import Engine
 from service.errors import FileRefused, InvalidStream, OtherWorkload, UnreadableInput
 from service.inputs.checks.validate import resolve_source
 from service.inputs.reading.sample import WorkloadRows
-from service.inputs.sources.listed.files import in_words, list_files, source_warnings
+from service.inputs.sources.listed.files import (
+    in_words,
+    list_files,
+    source_warnings,
+    wait_for_settled,
+)
 from service.jvm.jvm import Jvm
 from service.planning.changes import ChangeStep, Resolver, record_steps
 from service.planning.migrating.resolve_migration import resolve_migration
@@ -421,12 +426,8 @@ def _list(store: Store, directory: DataDir, tell: Callable[[str], None]) -> None
             if stream.on_error == "stop":  # The file that stopped an earlier start may have been corrected.
                 store.source_files.retry(stream.id)
             try:
-                list_files(
-                    store,
-                    stream,
-                    tell=tell_of,
-                    dead_letters=directory.dead_letters,
-                )
+                wait_for_settled(stream.source)
+                list_files(store, stream, settled=False, tell=tell_of, dead_letters=directory.dead_letters)
                 warnings = source_warnings(stream, stream.source)
             except OSError as error:
                 raise UnreadableInput(

@@ -62,7 +62,6 @@ class WorkspaceStreams:
         events: Event log for posted events.
         versions: Plans versions; removing a stream that was used makes a new plan version.
         roots: Allowed directories of files.
-        settle_s: Seconds for which a file that looks broken must be unchanged before it is judged.
         pressure: Decides whether posted events are accepted.
         servers: Allowed brokers of topics; ``*`` for any.
         dead_letters: Folder for skipped rows of files.
@@ -74,7 +73,6 @@ class WorkspaceStreams:
         events: EventLog,
         versions: Versions,
         roots: SourceRoots,
-        settle_s: float,
         pressure: BackPressure,
         servers: Sequence[str],
         dead_letters: Folder,
@@ -85,7 +83,6 @@ class WorkspaceStreams:
         self._versions = versions
         self._inputs = Inputs(store, events)
         self._roots = roots
-        self._settle_s = settle_s
         self._pressure = pressure
         self._servers = servers
 
@@ -129,7 +126,7 @@ class WorkspaceStreams:
         draft = resolve_source(draft, base=self._roots.roots[0], now_us=wall_clock_us())
         draft = self._roots.confined(draft)  # first, so that clients learn nothing about other files
         validate_source(draft)
-        found = _files_of(draft, self._settle_s, self._dead_letters)
+        found = _files_of(draft, self._dead_letters)
         with self._store.transaction():
             stream = self._store.streams.add(draft)
             self._store.source_files.append(stream.id, found)
@@ -326,7 +323,7 @@ class WorkspaceStreams:
         return self._events.quarantined(self.of_posts(name), limit)
 
 
-def _files_of(draft: Stream, settle_s: float, dead_letters: Folder) -> tuple[SourceFile, ...]:
+def _files_of(draft: Stream, dead_letters: Folder) -> tuple[SourceFile, ...]:
     if not isinstance(draft.source, FilesSource):
         return ()
     try:
@@ -337,7 +334,9 @@ def _files_of(draft: Stream, settle_s: float, dead_letters: Folder) -> tuple[Sou
             hint="Give the user of the service read access to the files and their directories.",
             path=("source", "path"),
         ) from error
-    found = tuple(judged_files(draft, paths, settle_s=settle_s, dead_letters=dead_letters))
+    # A stream that starts with the latest rows skips all files that are there, also those that still change.
+    settled = draft.start != "latest"
+    found = tuple(judged_files(draft, paths, settled=settled, dead_letters=dead_letters))
     for file in found:
         if file.verdict != "ok" or file.skipped:
             log_left_out(draft, file)

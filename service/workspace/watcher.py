@@ -21,6 +21,7 @@ from operators.storage.folder import Folder
 from service.errors import KafkaDown
 from service.faults import Faults
 from service.inputs.inputs import Inputs
+from service.inputs.sources.listed.changed_files import ChangedFiles
 from service.inputs.sources.listed.files import list_files, source_warnings
 from service.log import fields
 
@@ -54,6 +55,10 @@ class Watcher:
     _thread: threading.Thread | None = None
     _last_seen: dict[int, tuple[int, int]] = field(default_factory=dict)
     _warnings: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    _changed: ChangedFiles = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._changed = ChangedFiles(self.store, self.dead_letters)
 
     def start(self) -> None:
         """Start the thread."""
@@ -107,13 +112,11 @@ class Watcher:
             return
         if stream.id not in self.known:
             self.known[stream.id] = self.store.source_files.paths(stream.id)
-        list_files(
-            self.store,
-            stream,
-            settle_s=self.interval_s,
-            known=self.known[stream.id],
-            dead_letters=self.dead_letters,
-        )
+        known = self.known[stream.id]
+        list_files(self.store, stream, known=known, dead_letters=self.dead_letters)
+        last = self.store.batches.last_manifest()
+        read_up_to = 0 if last is None else dict(last.input_end).get(str(stream.id), 0)
+        self._changed.look(stream, stream.source, read_up_to)
         if stream.id not in self._warnings or not self.known[stream.id]:
             self._warn(stream, source_warnings(stream, stream.source))
 

@@ -113,9 +113,9 @@ class Workspace:
         self._pressure = BackPressure(store, events, self.settings.ingest, disk)
         roots = SourceRoots.of(self.settings.sources.roots, self.data_dir)
         roots.tell_outsiders(store.streams.all())
-        settle_s, servers = self.settings.sources.list_interval_ms / 1000, self.settings.sources.servers
+        servers = self.settings.sources.servers
         self.streams = WorkspaceStreams(
-            store, events, versions, roots, settle_s, self._pressure, servers, self.data_dir.dead_letters
+            store, events, versions, roots, self._pressure, servers, self.data_dir.dead_letters
         )
         self.queries = WorkspaceQueries(store, versions, str(self.data_dir.engine_lock))
         self.plans = WorkspacePlans(store, versions)
@@ -221,7 +221,7 @@ class Workspace:
             actor: Name of the client that voids the batch.
 
         Raises:
-            NothingToSkip: No batch has failed often enough.
+            NothingToSkip: No batch has failed.
             StreamNotFound: No stream has that name.
         """
         return self.engine.skip(() if stream is None else (self.streams.get(stream).id,), actor)

@@ -194,7 +194,7 @@ class World:
             if name == "B" and rng.random() < 0.4:
                 path = self.directory / "sources" / name
                 path.mkdir(parents=True)
-                source = FilesSource("jsonl", str(path), rng.choice((None, None, 1)))
+                source = FilesSource("jsonl", str(path), rng.choice((None, None, 1)), settle_us=0)
             lateness_us = rng.choice((0, 2, 10)) * SECOND_US
             idle_us = rng.choice((None, None, SECOND_US))
             streams.append(Stream(0, name, COLUMNS, "ts", lateness_us, source, idle_timeout_us=idle_us))

@@ -412,7 +412,7 @@ class NameTaken(Conflict):
 
 
 class NothingToSkip(Conflict):
-    """No batch has failed often enough to be voided."""
+    """No batch that could be voided has failed."""
 
 
 class RequestUnderWay(Conflict):

@@ -121,12 +121,17 @@ class BatchRepository(Repository):
             document = connection.execute(_MANIFEST, {"batch": manifest.batch}).scalar_one()
             first = decode(BatchManifest, document)
             _check_repeated(connection, first, manifest)
-            healed = replace(first, files=manifest.files, late_files=manifest.late_files)
-            connection.execute(
-                update(tables.batches)
-                .where(_b.batch == manifest.batch)
-                .values(document=encode_short(healed).decode())
-            )
+            _store(connection, replace(first, files=manifest.files, late_files=manifest.late_files))
+
+    def accept_repetition(self, batch: int) -> None:
+        """Accept that the repetition of a visible batch has less input, since some of it was lost meanwhile.
+
+        Args:
+            batch: The batch; its results and counters stay as they are.
+        """
+        with self._database.write() as connection:
+            document = connection.execute(_MANIFEST, {"batch": batch}).scalar_one()
+            _store(connection, replace(decode(BatchManifest, document), digest=""))
 
     def manifest(self, batch: int) -> BatchManifest | None:
         """Return the manifest of a batch, or None if the batch is not committed.
@@ -221,6 +226,11 @@ class BatchRepository(Repository):
         """Return the total numbers of rows and the newest watermark of each stream, by stream id."""
         with self._database.read() as connection:
             return tuple(StreamCounters(*row) for row in connection.execute(_STREAM_TOTALS))
+
+
+def _store(connection: Connection, manifest: BatchManifest) -> None:
+    document = encode_short(manifest).decode()
+    connection.execute(update(tables.batches).where(_b.batch == manifest.batch).values(document=document))
 
 
 def _check_repeated(connection: Connection, first: BatchManifest, again: BatchManifest) -> None:

@@ -33,6 +33,8 @@ _FROM = (
     .limit(bindparam("limit"))
 )
 _COUNT = select(func.coalesce(func.max(_i.position) + 1, 0)).where(_i.stream_id == bindparam("stream_id"))
+#: Files that are read, in their current listing.
+_CURRENT = _FROM.where(_i.verdict == "ok", _i.replaced == 0, _i.position < bindparam("before"))
 _PATHS = select(_i.path).where(_i.stream_id == bindparam("stream_id"))
 _REMOVED = select(tables.streams.c.id).where(
     tables.streams.c.removed_at_us.is_not(None), exists().where(_i.stream_id == tables.streams.c.id)
@@ -107,6 +109,19 @@ class SourceFileRepository(Repository):
         with self._database.read() as connection:
             return tuple(_file(row) for row in connection.execute(_FROM, wanted))
 
+    def current(self, stream_id: int, from_position: int, before: int, limit: int) -> tuple[SourceFile, ...]:
+        """Return files that are read, in order, without those that are listed again at a later position.
+
+        Args:
+            stream_id: The stream.
+            from_position: First position to return.
+            before: Position after the last one to return.
+            limit: Most files that are returned.
+        """
+        wanted = {"stream_id": stream_id, "from_position": from_position, "before": before, "limit": limit}
+        with self._database.read() as connection:
+            return tuple(_file(row) for row in connection.execute(_CURRENT, wanted))
+
     def set_aside(self, stream_id: int) -> tuple[SourceFile, ...]:
         """Return the files of a stream that were set aside, in order.
 
@@ -133,14 +148,15 @@ class SourceFileRepository(Repository):
                 for stream_id, files, rows in connection.execute(_LEFT_OUT_COUNTS)
             )
 
-    def retry(self, stream_id: int) -> tuple[SourceFile, ...]:
-        """Mark the set-aside files of a stream for a new inspection, and return them."""
+    def retry(self, stream_id: int, some: Collection[SourceFile] | None = None) -> tuple[SourceFile, ...]:
+        """Mark set-aside files of a stream for a new inspection, all or some, and return all of them."""
+        marked = update(tables.inputs).where(
+            _i.stream_id == stream_id, tables.LEFT_OUT, _i.replaced == 0, _i.verdict != "ok"
+        )
+        if some is not None:
+            marked = marked.where(_i.position.in_([file.position for file in some]))
         with self._database.write() as connection:
-            connection.execute(
-                update(tables.inputs)
-                .where(_i.stream_id == stream_id, tables.LEFT_OUT, _i.replaced == 0, _i.verdict != "ok")
-                .values(retry=True)
-            )
+            connection.execute(marked.values(retry=True))
             return tuple(_file(row) for row in connection.execute(_SET_ASIDE, {"stream_id": stream_id}))
 
     def to_retry(self, stream_id: int) -> tuple[SourceFile, ...]:
@@ -163,21 +179,42 @@ class SourceFileRepository(Repository):
         Raises:
             InputNotFound: No file at that position is marked to be inspected again.
         """
+        if found.verdict == "ok" and former.verdict == "set-aside":
+            self.list_again(stream_id, former, found)
+            return
         facts = dataclasses.asdict(found)
         del facts["position"]
-        is_moved = found.verdict == "ok" and former.verdict == "set-aside"
         position = former.position
-        values = {"retry": False} | ({"replaced": position + 1} if is_moved else facts)
         with self._database.write() as connection:
             changed = connection.execute(
                 update(tables.inputs)
                 .where(_i.stream_id == stream_id, _i.position == position, _i.retry)
-                .values(**values)
+                .values(retry=False, **facts)
             )
             if changed.rowcount != 1:
                 raise InputNotFound(f"input {position} of stream {stream_id} is not marked for a retry")
-            if is_moved:
-                self.append(stream_id, [found])
+
+    def list_again(self, stream_id: int, former: SourceFile, found: SourceFile) -> None:
+        """List a file at the next position; its former listing stays, for batches that are repeated.
+
+        Args:
+            stream_id: The stream.
+            former: The file as it is listed.
+            found: The file as it is now.
+
+        Raises:
+            InputNotFound: The former listing is not the current one.
+        """
+        position = former.position
+        with self._database.write() as connection:
+            changed = connection.execute(
+                update(tables.inputs)
+                .where(_i.stream_id == stream_id, _i.position == position, _i.replaced == 0)
+                .values(retry=False, replaced=position + 1)
+            )
+            if changed.rowcount != 1:
+                raise InputNotFound(f"input {position} of stream {stream_id} is not listed")
+            self.append(stream_id, [found])
 
     def count(self, stream_id: int) -> int:
         """Return the position that a stream's next file will get, which is the number of files ever listed.

@@ -38,6 +38,7 @@ from catalog.values.stream import (
     KafkaSasl,
     KafkaSource,
     KafkaTls,
+    OnChange,
     OnError,
     Punctuations,
     SchemaRegistry,
@@ -84,6 +85,9 @@ class FilesDocument(_StreamDocument):
     format: Literal["parquet", "jsonl", "csv"] = "parquet"
     path: str = Field(min_length=1)
     max_files_per_batch: int | None = Field(default=None, ge=1)
+    settle: str | int | float = "2s"
+    on_change: OnChange = "ignore"
+    max_decompressed_mb: int = Field(default=2048, ge=1)
     delimiter: str = ","
     quote: str | None = '"'
     escape: str | None = None
@@ -101,13 +105,26 @@ class FilesDocument(_StreamDocument):
         """Return the source.
 
         Raises:
-            InvalidStream: An option of text files does not fit; the error's ``path`` names it.
+            InvalidStream: An option does not fit; the error's ``path`` names it.
         """
+        try:
+            settle_us = _duration(self.settle, "settle")
+        except InvalidStream as error:
+            error.path = ("source", *error.path)
+            raise
         options = {f.name: getattr(self, f.name) for f in dataclass_fields(Dialect)}
         dialect = Dialect(**options)
         given = sorted(self.model_fields_set & options.keys())
         check_dialect(dialect, self.format, given)
-        return FilesSource(self.format, self.path, self.max_files_per_batch, dialect=dialect)
+        return FilesSource(
+            self.format,
+            self.path,
+            self.max_files_per_batch,
+            dialect=dialect,
+            settle_us=settle_us,
+            on_change=self.on_change,
+            max_decompressed_mb=self.max_decompressed_mb,
+        )
 
 
 class HttpDocument(_StreamDocument):

@@ -1,7 +1,8 @@
 """YAML with the position of every value, so that an error can name file, line and column.
 
-Differs from ``yaml.safe_load`` in three points: keys are text as written (``on: int`` keeps the key ``on``),
-a key given twice is an error, and a document that contains itself is an error, too.
+Differs from ``yaml.safe_load``: keys are text as written (``on: int`` keeps the key ``on``). Refused are a
+key given twice, a document that contains itself, and documents that are too large for any purpose, before
+they take memory or time: a few lines of nested aliases can stand for billions of values.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import yaml
 
@@ -17,6 +19,15 @@ from catalog.errors import InvalidInput, Location
 from service.errors import InvalidYaml
 
 ItemPath = tuple[str | int, ...]
+
+#: Maximum length of a file; a workload of 10,000 queries has 3,000,000 characters.
+MAX_CHARACTERS: Final = 16_000_000
+#: Maximum depth of nested lists and mappings; the deepest document has 9 levels.
+MAX_DEPTH: Final = 64
+#: Maximum number of values, in which each use of an alias counts as the values that it stands for.
+MAX_VALUES: Final = 500_000
+#: Errors of PyYAML for texts that do not fit their tag, such as the date 2013-02-30 or ``!!bool maybe``.
+_UNFIT: Final = (ValueError, KeyError, AttributeError, IndexError, OverflowError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +120,25 @@ def read_yaml(path: Path) -> YamlDocument:
     """Read one YAML file.
 
     Raises:
-        InvalidYaml: The file is missing, not UTF-8, not YAML, repeats a key or contains itself.
+        InvalidYaml: The file is missing, not UTF-8, not YAML, repeats a key, contains itself or is too large.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MAX_CHARACTERS + 1)
     except OSError as error:
         raise InvalidYaml(f'file "{path}" cannot be read', detail=f"{error.strerror or error}.") from error
     except UnicodeDecodeError as error:
         raise InvalidYaml(f'file "{path}" is not UTF-8 text', detail=f"{error}.") from error
-    loader = yaml.SafeLoader(text)
+    if len(text) > MAX_CHARACTERS:
+        raise InvalidYaml(f'file "{path}" has more than {MAX_CHARACTERS} characters')
+    try:
+        loader = _Loader(text)
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        column = len(before) - before.rfind("\n")
+        problem = f"not valid YAML: the character U+{error.character:04X} is not allowed"
+        place = Location(before.count("\n") + 1, column, text, 1, str(path))
+        raise InvalidYaml(problem, location=place) from error
     try:
         root = loader.get_single_node()
         value = _Reader(loader, str(path), text).value(root) if root is not None else None
@@ -130,6 +151,33 @@ def read_yaml(path: Path) -> YamlDocument:
     finally:
         loader.dispose()
     return YamlDocument(str(path), text, value, root)
+
+
+class _Loader(yaml.SafeLoader):
+    """Loader that refuses documents while it reads them, before nested aliases are replaced."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = self._values = 0
+        self._sizes: dict[int, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Return the next node, and count its values."""
+        event = self.peek_event()  # type: ignore[no-untyped-call]  # PyYAML has no type hints
+        mark, before = event.start_mark, self._values
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            told = f"more than {MAX_DEPTH} levels of lists and mappings"
+            raise yaml.MarkedYAMLError(problem=told, problem_mark=mark)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        # The values of an alias are those of the node that it stands for, which is complete by now.
+        self._values += self._sizes.get(id(node), 1)
+        self._sizes.setdefault(id(node), self._values - before)
+        if self._values > MAX_VALUES:
+            told = f"more than {MAX_VALUES} values, with those that aliases stand for"
+            raise yaml.MarkedYAMLError(problem=told, problem_mark=mark)
+        return node
 
 
 class _Reader:
@@ -153,8 +201,9 @@ class _Reader:
                 return [self.value(item) for item in node.value]
             try:
                 return self._loader.construct_object(node)
-            except ValueError as error:  # a date such as 2013-02-30
-                raise self._error(f"{error}", node) from error
+            except _UNFIT as error:
+                told = f"{error}" if isinstance(error, ValueError) else f"{node.value!r} does not fit its tag"
+                raise self._error(told, node) from error
         finally:
             self._open.discard(id(node))
 

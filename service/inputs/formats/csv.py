@@ -121,7 +121,7 @@ class _File:
         # Imported here because its compiled scan loads numba, which would delay the API's first answer.
         from service.inputs.formats.delimited.rows import CsvRows
 
-        self._rows, self._bad = CsvRows(path, self._dialect), bad
+        self._rows, self._bad = CsvRows(path, stream.source), bad
         declared = arrow_schema(stream)
         self.schema = pa.schema([declared.field(name) for name in columns])
         types = {column.name: column.type for column in stream.columns}

@@ -7,7 +7,7 @@ a column, or any key, appears twice is refused: one of its values would be lost.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
@@ -36,7 +36,7 @@ from service.inputs.formats.findings.facts import (
     refuse_other_unit,
     rows_ahead,
 )
-from service.inputs.formats.text_input import MAX_ROW_BYTES, text_blocks
+from service.inputs.formats.text_input import MAX_ROW_BYTES, text_lines
 
 #: Characters of a value or a line that an error repeats.
 _SHOWN: Final = 80
@@ -58,7 +58,12 @@ def inspect_jsonl(
         UnusableFile: A row is bad (the error names the first), no row has the event time, or the event times
             are most likely in another unit.
     """
-    table = _parse(stream, path, [column.name for column in stream.columns], bad, latest_us, judge_unit=True)
+    names = [column.name for column in stream.columns]
+    numbers: list[object] = []
+    try:
+        table = _parse(stream, path, names, bad, latest_us, kept=[stream.event_time], numbers=numbers)
+    finally:
+        refuse_other_unit(stream, numbers)
     times = table.column(stream.event_time)
     if table.num_rows and times.null_count == table.num_rows:
         raise UnusableFile(f'it is of another schema: no row has the event time "{stream.event_time}"')
@@ -99,11 +104,12 @@ def read_jsonl(
 
 @dataclass(slots=True)
 class _Rows:
-    """Lines of a JSON lines file, and the objects parsed from them.
+    """Consecutive lines of a JSON lines file, and the objects parsed from them.
 
     Attributes:
         bad: List to which bad rows are appended; if None, a bad row makes the whole file unusable.
-        texts: All lines of the file.
+        texts: The lines.
+        first_line: Number of the first line.
         objects: Parsed rows.
         numbers: Row number of each parsed row, from 1.
         lines: Line number of each parsed row, from 1.
@@ -111,6 +117,7 @@ class _Rows:
 
     bad: list[BadRow] | None
     texts: list[str]
+    first_line: int
     objects: list[dict[str, Any]] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
@@ -119,7 +126,7 @@ class _Rows:
         """Leave a bad row out, or refuse the file because of it."""
         if self.bad is None:
             raise UnusableFile(f"row {number} (line {line}){between}{reason}")
-        text = self.texts[line - 1].strip(" \t\r")
+        text = self.texts[line - self.first_line].strip(" \t\r")
         text = text if len(text) <= MAX_ROW_BYTES else text[:_SHOWN]
         self.bad.append(BadRow(number, line, column, reason, text))
 
@@ -142,14 +149,27 @@ def _parse(
     bad: list[BadRow] | None = None,
     latest_us: int | None = None,
     *,
-    judge_unit: bool = False,
+    kept: Sequence[str] | None = None,
+    numbers: list[object] | None = None,
 ) -> pa.Table:
-    rows = _objects(stream, path, bad)
+    """Return columns of all good rows: those of ``kept``, or all; put event times to ``numbers``."""
+    declared = arrow_schema(stream)
+    kept = columns if kept is None else kept
+    tables = [pa.schema([declared.field(name) for name in kept]).empty_table()]
+    for rows in _objects(stream, path, bad):
+        if numbers is not None:
+            times = (row.get(stream.event_time) for row in rows.objects)
+            numbers.extend(time for time in times if not isinstance(time, str))
+        if rows.objects:
+            tables.append(_typed(stream, rows, columns, latest_us).select(list(kept)))
+    return pa.concat_tables(tables)
+
+
+def _typed(stream: Stream, rows: _Rows, columns: Sequence[str], latest_us: int | None) -> pa.Table:
+    bad = rows.bad
     types = {column.name: column.type for column in stream.columns}
     declared = arrow_schema(stream)
     form = TextForm.of(stream)
-    if judge_unit:
-        refuse_other_unit(stream, (row.get(stream.event_time) for row in rows.objects))
     while True:
         arrays: list[pa.Array] = []
         misfits: dict[int, tuple[str, str, str]] = {}
@@ -187,24 +207,30 @@ def _unfit(
     return unfit_values(len(values), lambda start, end: from_json(values[start:end], column_type, form))
 
 
-def _objects(stream: Stream, path: str, bad: list[BadRow] | None) -> _Rows:
-    """Return all objects of a file, with the columns as keys."""
+def _objects(stream: Stream, path: str, bad: list[BadRow] | None) -> Iterator[_Rows]:
+    """Yield the objects of a file, some at a time, with the columns as keys."""
     assert isinstance(stream.source, FilesSource)
-    text = "".join(text_blocks(path, stream.source.dialect.encoding))
-    # Only \n ends a line: str.splitlines would also cut at U+2028, which JSON strings may hold.
-    rows = _Rows(bad, text.split("\n"))
     decode = json.JSONDecoder(
         object_pairs_hook=_object,
         parse_constant=JsonConstant,
         parse_float=exact_number if needs_digits(stream) else None,
     ).raw_decode  # takes half the time of json.loads, which also looks for surrounding white space
     count = 0
-    for number, line in enumerate(rows.texts, start=1):
-        line = line.strip(" \t\r")
-        if not line:
+    for first, texts in text_lines(path, stream.source, all_of_long=bad is not None):
+        rows = _Rows(bad, texts, first)
+        count = _decode(rows, count, decode)
+        _name_columns(stream, rows)
+        yield rows
+
+
+def _decode(rows: _Rows, count: int, decode: Callable[[str], tuple[Any, int]]) -> int:
+    """Decode lines behind ``count`` rows; return the number of rows at their end."""
+    for number, text in enumerate(rows.texts, start=rows.first_line):
+        line = text.strip(" \t\r")
+        if not line and len(text) <= MAX_ROW_BYTES:
             continue
         count += 1
-        if len(line) > MAX_ROW_BYTES:
+        if len(text) > MAX_ROW_BYTES:
             rows.refuse(count, number, None, " ", f"is longer than {MAX_ROW_BYTES >> 20} MB")
             continue
         try:
@@ -223,8 +249,7 @@ def _objects(stream: Stream, path: str, bad: list[BadRow] | None) -> _Rows:
             rows.objects.append(row)
             rows.numbers.append(count)
             rows.lines.append(number)
-    _name_columns(stream, rows)
-    return rows
+    return count
 
 
 class _KeyTwiceError(Exception):

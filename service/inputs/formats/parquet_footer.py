@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types as pat
 
-from catalog.values.stream import Stream, TimeUnit
+from catalog.values.stream import FilesSource, Stream, TimeUnit
 from service.errors import UnusableFile
 from service.inputs.formats.conversion.times import are_plausible, number_us
 from service.inputs.formats.conversion.values import UnfitValueError, from_text
@@ -36,6 +36,8 @@ SELECT coalesce(stats_min_value, stats_min), coalesce(stats_max_value, stats_max
        coalesce(stats_null_count = num_values, false)
 FROM parquet_metadata(?) WHERE path_in_schema = ?
 """
+#: Bytes of a value of most types in memory.
+_VALUE_BYTES: Final = 8
 _BELOW_US: Final = re.compile(r"(\.\d{6})\d+")
 
 
@@ -69,6 +71,7 @@ def inspect_parquet(
                 if column.type == "timestamp" and is_lossless(found, "timestamp", "us"):
                     problem += "; declare time_unit, the unit that it counts since 1970: s, ms, us or ns"
                 raise UnusableFile(f"it is of another schema: {problem}")
+        _refuse_large_groups(stream, file)
         if stream.time_unit is not None:
             _refuse_other_unit(stream, stream.time_unit, file, names[stream.event_time])
         if bad is not None:
@@ -85,6 +88,20 @@ def inspect_parquet(
         for index, reason in rows_ahead(stream, times, latest_us).items():
             raise UnusableFile(f'row {index + 1}, column "{stream.event_time}": {reason}')
         return facts
+
+
+def _refuse_large_groups(stream: Stream, file: pq.ParquetFile) -> None:
+    """Refuse a row group that takes too much memory when it is read; runs of one value need few bytes."""
+    assert isinstance(stream.source, FilesSource)
+    most = stream.source.max_decompressed_mb << 20
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        if max(group.total_byte_size, group.num_rows * len(stream.columns) * _VALUE_BYTES) > most:
+            raise UnusableFile(
+                f"row group {number + 1} of {group.num_rows} rows has more than "
+                f"{stream.source.max_decompressed_mb} MB when decompressed; write smaller row groups, or "
+                "declare a larger max_decompressed_mb"
+            )
 
 
 def _refuse_other_unit(stream: Stream, unit: TimeUnit, file: pq.ParquetFile, name: str) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from catalog.values.stream import FilesSource
 from service.errors import UnusableFile
 
 #: Maximum size of a row in any text format, bytes; a longer text is most likely not a row.
@@ -37,22 +38,34 @@ def text_input(path: str) -> pa.NativeFile:
     Args:
         path: Path of the file, or of an open handle in ``/proc``.
     """
+    return pa.input_stream(path, compression=_compression(path))
+
+
+def _compression(path: str) -> str | None:
     name = os.readlink(path) if path.startswith(_HANDLES) else path
-    return pa.input_stream(path, compression=_COMPRESSIONS.get(os.path.splitext(name)[1]))
+    return _COMPRESSIONS.get(os.path.splitext(name)[1])
 
 
-def text_blocks(path: str, encoding: str) -> Iterator[str]:
+def text_blocks(path: str, source: FilesSource) -> Iterator[str]:
     r"""Yield the text of a file in blocks, without a byte order mark; ``\r\n`` is never split.
 
     Raises:
-        UnusableFile: The file cannot be read, or is not in the encoding; the error names the line.
+        UnusableFile: The file cannot be read, or is not in the encoding; the error names the line. Or its
+            text is larger than the source allows for compressed files.
     """
+    encoding = source.dialect.encoding
+    left = source.max_decompressed_mb << 20 if _compression(path) is not None else None
     decoder = codecs.getincrementaldecoder(encoding)()
     lines, first, held = 1, True, ""
     try:
-        with text_input(path) as source:
+        with text_input(path) as file:
             while True:
-                data = source.read(_BLOCK_BYTES)
+                data = file.read(_BLOCK_BYTES)
+                if left is not None and (left := left - len(data)) < 0:
+                    raise UnusableFile(
+                        f"it has more than {source.max_decompressed_mb} MB when decompressed; split it, or "
+                        "declare a larger max_decompressed_mb"
+                    )
                 if first and (what := _other_kind(data)) is not None:
                     raise UnusableFile(f"it is not text but {what}")
                 text = held + decoder.decode(data, final=not data)
@@ -76,6 +89,37 @@ def text_blocks(path: str, encoding: str) -> Iterator[str]:
         ) from error
     except (pa.ArrowException, OSError, EOFError, UnicodeError) as error:
         raise UnusableFile(f"it cannot be read ({first_line(error)})") from error
+
+
+def text_lines(
+    path: str, source: FilesSource, *, all_of_long: bool = True
+) -> Iterator[tuple[int, list[str]]]:
+    r"""Yield the lines of a file, some at a time, with the number of the first; only ``\n`` ends a line.
+
+    A line of more than ``MAX_ROW_BYTES`` characters is cut off one character behind them.
+
+    Args:
+        path: The file.
+        source: Its source.
+        all_of_long: Whether to read such a line to its end before it is yielded.
+    """
+    number, held = 1, ""
+    for block in text_blocks(path, source):
+        if len(held) > MAX_ROW_BYTES:
+            if not all_of_long:
+                break
+            block = block[end:] if (end := block.find("\n")) >= 0 else ""
+        if block.isspace() and not held:  # much faster than line by line
+            number += block.count("\n")
+            held = block[block.rfind("\n") + 1 :]
+            continue
+        # str.splitlines would also cut at U+2028, which JSON strings may hold.
+        *whole, held = (held + block).split("\n")
+        held = held[: MAX_ROW_BYTES + 1]
+        if whole:
+            yield number, [line[: MAX_ROW_BYTES + 1] for line in whole]
+            number += len(whole)
+    yield number, [held]
 
 
 def first_line(error: BaseException) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,7 +24,7 @@ from service.inputs.partitions import (
     TopicPartition,
 )
 from service.inputs.sources.generated.generator import generate
-from service.inputs.sources.listed.opened_file import opened_file
+from service.inputs.sources.listed.opened_file import PASSING, change_of, opened_file
 from service.inputs.sources.posted.event_reader import read_events
 from service.inputs.sources.topics.topic_reader import read_topic
 
@@ -87,16 +85,16 @@ def _read_file(stream: Stream, file: FileRows, names: tuple[str, ...]) -> pa.Tab
             skips = file.skipped > 0
             latest_us = _latest_us(stream, file) if skips else None
             table = read(stream, path, names, file.first_row, file.rows, skips=skips, latest_us=latest_us)
-    except FileNotFoundError as error:
-        raise _changed(stream, file, "it is gone") from error
-    except UnusableFile as error:
-        _check_unchanged(stream, file)
-        raise CorruptInput(stream.name, stream.id, file.position, file.path, error.primary) from error
-    except (SluiceError, OSError, MemoryError):
-        raise
-    except Exception as error:  # any other error concerns only this file
+    except Exception as error:
+        # Any error concerns only this file, unless the machine is short of a resource.
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in PASSING):
+            raise
+        if isinstance(error, SluiceError) and not isinstance(error, UnusableFile):
+            raise
         _check_unchanged(stream, file)
         reason = f"{type(error).__name__}: {first_line(error)}"
+        if isinstance(error, UnusableFile):
+            reason = error.primary
         raise CorruptInput(stream.name, stream.id, file.position, file.path, reason) from error
     _check_unchanged(stream, file)  # it may have been overwritten while it was read
     first_pos = (file.position << ROW_BITS) + file.first_row
@@ -116,20 +114,6 @@ def _latest_us(stream: Stream, file: FileRows) -> int | None:
 
 
 def _check_unchanged(stream: Stream, file: FileRows) -> None:
-    try:
-        found = os.stat(file.path)
-    except FileNotFoundError as error:
-        raise _changed(stream, file, "it is gone") from error
-    if not stat.S_ISREG(found.st_mode):
-        raise _changed(stream, file, "it is not a regular file any more")
-    if found.st_size != file.size:
-        raise _changed(stream, file, f"it had {file.size} bytes and has {found.st_size}")
-    if found.st_mtime_ns != file.mtime_ns:
-        raise _changed(stream, file, "it was written again")
-
-
-def _changed(stream: Stream, file: FileRows, detail: str) -> InputChanged:
-    return InputChanged(
-        f'file "{file.path}" of stream "{stream.name}" changed after it was listed: {detail}',
-        hint="Restore the file as it was. Write new rows to new files, moved into place when complete.",
-    )
+    change = change_of(file.path, file.size, file.mtime_ns)
+    if change is not None:
+        raise InputChanged(stream.name, stream.id, file.position, file.path, change)

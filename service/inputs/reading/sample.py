@@ -181,7 +181,8 @@ def _unlisted_edges(stream: Stream, source: FilesSource, paths: Sequence[str]) -
     if source.format != "parquet":
         paths = list(_affordable(paths))  # checking a text file means parsing it
     runs = [paths] if len(paths) <= 2 * EDGE_FILES else [paths[:EDGE_FILES], paths[-EDGE_FILES:]]
-    return [[replace(f, position=i) for i, f in enumerate(judged_files(stream, run))] for run in runs]
+    judged = (judged_files(stream, run, settled=False) for run in runs)
+    return [[replace(file, position=i) for i, file in enumerate(files)] for files in judged]
 
 
 def _affordable(paths: Iterable[str]) -> Iterator[str]:

@@ -20,8 +20,10 @@ import pyarrow.parquet as pq
 
 from catalog.documents.codec import decode, encode
 from catalog.errors import SluiceError
+from catalog.values.batch import BatchManifest
 from catalog.values.stream import KafkaSource, Stream
 from operators.storage.folder import Folder, directory_here, publish
+from service.errors import BatchVoided
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import InputPartition
 from service.inputs.reading.read import read_partition
@@ -75,6 +77,18 @@ def voided_batches(store: Store) -> tuple[VoidedBatch, ...]:
 def is_voided(voided: Sequence[VoidedBatch], batch: int, stream_id: int) -> VoidedBatch | None:
     """Return the decision to leave the rows of a stream out of a batch, or None if there is no decision."""
     return next((found for found in voided if found.batch == batch and found.holds(stream_id)), None)
+
+
+def refuse_voided(store: Store, manifest: BatchManifest) -> None:
+    """Refuse to commit a batch that has rows which a decision, made while the batch ran, leaves out.
+
+    Raises:
+        BatchVoided: The batch must be repeated without these rows.
+    """
+    decisions = voided_batches(store)
+    for counters in manifest.streams:
+        if counters.rows and is_voided(decisions, manifest.batch, counters.stream_id) is not None:
+            raise BatchVoided(f"batch {manifest.batch} was voided while it ran; it is repeated")
 
 
 @dataclass(frozen=True, slots=True)

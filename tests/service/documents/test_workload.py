@@ -1,4 +1,5 @@
 import textwrap
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,15 @@ streams:
     event_time: ts
     source: {type: files, path: data/B}
 """
+
+
+def bomb(nested: str) -> str:
+    """Return a document in which each line holds the line before nine times."""
+    lines = ["a: &a {x: 1, y: 2}"]
+    lines += [f"{b}: &{b} " + nested.format(", ".join([f"*{a}"] * 9)) for a, b in pairwise("abcdefgh")]
+    return "\n".join(lines)
+
+
 QUERIES = """\
 queries:
   - {name: q1, cql: "SELECT A.k FROM A [RANGE 1 MIN], B [RANGE 1 MIN] WHERE A.k = B.k AND A.v < 0.2"}
@@ -282,6 +292,17 @@ script:
         (STREAMS + "streams: []\n", (11, 1), 'key "streams" is given twice'),
         ("streams: [\n", (2, 1), "not valid YAML: expected the node content, but found '<stream end>'"),
         ("&a [*a]\n", (1, 1), "the document contains itself"),
+        ("streams: [{name: a\0b}]", (1, 19), "not valid YAML: the character U+0000 is not allowed"),
+        ("streams: !!bool maybe", (1, 10), "'maybe' does not fit its tag"),
+        *(
+            (text, place, f"not valid YAML: more than {told}")
+            for text, place, told in (
+                ("streams: " + "[" * 20_000, (1, 73), "64 levels of lists and mappings"),
+                ("- " * 20_000, (1, 129), "64 levels of lists and mappings"),
+                (bomb("[{}]"), (7, 8), "500000 values, with those that aliases stand for"),
+                (bomb("{{<<: [{}]}}"), (7, 13), "500000 values, with those that aliases stand for"),
+            )
+        ),
     ],
 )
 def test_a_mistake_is_told_with_its_place(

@@ -12,7 +12,6 @@ from catalog.store.lease import Lease
 from catalog.store.store import Store
 from service.engine.engine_control import EngineControl, EngineStatus, EngineWish, report, wish_of
 from service.engine.ownership.catalog_lease import this_process
-from service.engine.retry import MAX_FAILURES_AT_A_BATCH
 from service.errors import NothingToSkip
 from service.inputs.reading.voided import voided_batches
 from tests.empty_catalog import prepared
@@ -116,15 +115,15 @@ def test_a_wish_is_waited_for_while_an_engine_lives(observed: Observed) -> None:
     assert observed.clock.now_s - before_s > EXPIRY_MS / 1000 - 1
 
 
-def test_a_batch_is_voided_once_it_has_failed_often_enough(observed: Observed) -> None:
-    failed = EngineStatus("failed", failures=2, error="broken", token=observed.begin(), followed=9)
+def test_a_batch_that_has_failed_is_voided(observed: Observed) -> None:
+    failed = EngineStatus("failed", failures=2, failing=7, error="broken", token=observed.begin(), followed=9)
     report(observed.store, failed)
     with pytest.raises(NothingToSkip, match="no batch can be skipped") as refused:
         observed.control.skip((3,), "ops")
-    assert "has failed 2 times" in str(refused.value)
+    assert "Batch 0 has not failed since it was begun" in str(refused.value)
     assert voided_batches(observed.store) == ()
     assert wish_of(observed.store).number == 0
-    report(observed.store, replace(failed, failures=MAX_FAILURES_AT_A_BATCH, skippable=True))
+    report(observed.store, replace(failed, failing=0))
     voided = observed.control.skip((3,), "ops")
     assert voided_batches(observed.store) == (voided,)
     assert (voided.batch, voided.stream_ids, voided.reason, voided.actor) == (0, (3,), "broken", "ops")

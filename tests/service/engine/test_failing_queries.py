@@ -90,9 +90,9 @@ def test_the_batch_in_hand_is_begun_anew(versions: Versions, data_dir: DataDir) 
         return pause_failing(versions, digest, reason)
 
     engine = Engine(load_settings(), data_dir, versions.store, pause_failing=pause)
-    assert not engine._paused_failing("another trace", "r")
+    assert not engine._failed_batch.decided("another trace", "r")
     assert log.begun() == (-1, 0)
-    assert engine._paused_failing(TRACE, "it is slow")
+    assert engine._failed_batch.decided(TRACE, "it is slow")
     assert (log.begun(), log.done()) == ((-1,), (-1,))
     assert running(versions.store) == {"other", "both"}
 
@@ -106,9 +106,10 @@ def test_queries_that_were_paused_before_a_crash_are_not_paused_again(
     pause_failing(versions, ExpressionFailed(SLOW, "").digest, "")
     write_begun(log, 0, {"batch": 1, "control": head if behind else versions.store.control_log.head()})
     engine = Engine(load_settings(), data_dir, versions.store, pause_failing=lambda *_: ())
-    assert engine._paused_failing(TRACE, "it is slow") == behind
+    assert engine._failed_batch.decided(TRACE, "it is slow") == behind
     assert log.begun() == (() if behind else (0,))
 
 
 def test_a_run_ends_with_the_error_instead(versions: Versions, data_dir: DataDir) -> None:
-    assert not Engine(load_settings(), data_dir, versions.store)._paused_failing(TRACE, "it is slow")
+    engine = Engine(load_settings(), data_dir, versions.store)
+    assert not engine._failed_batch.decided(TRACE, "it is slow")

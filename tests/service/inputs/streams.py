@@ -36,7 +36,7 @@ def stream_of(
 def files_stream(
     path: Path, file_format: str = "parquet", columns: tuple[Column, ...] = TS_K_V, **options
 ) -> Stream:
-    return stream_of(FilesSource(file_format, str(path), **options), columns=columns)
+    return stream_of(FilesSource(file_format, str(path), **({"settle_us": 0} | options)), columns=columns)
 
 
 def read_all(store: Store, stream: Stream, columns: list[str] | None = None) -> pa.Table:

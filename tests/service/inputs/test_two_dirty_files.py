@@ -71,7 +71,7 @@ def test_they_are_joined_as_documented(workload: Path) -> None:
     (query,), streams = bound.queries.values(), bound.streams
     tables: dict[int, pa.Table] = {}
     for stream in streams:
-        (file,) = judged_files(stream, list(candidates(stream.source.path)))
+        (file,) = judged_files(stream, list(candidates(stream.source.path)), settled=False)
         assert file.reason is None
         rows = FileRows(0, file.path, file.size, file.mtime_ns, 0, file.rows)
         tables[stream.id] = read_partition(stream, FilesPartition(stream.id, 0, None, file.rows, (rows,)))
@@ -126,7 +126,7 @@ def test_whoever_leaves_an_option_out_is_told_which_one_reads_the_file(
         left = left.replace('thousands: "."', 'thousands: " "')
     workload.write_text(left, encoding="utf-8")
     orders = next(s for s in load_workload(workload).streams if s.name == "orders")
-    (file,) = judged_files(orders, list(candidates(orders.source.path)))
+    (file,) = judged_files(orders, list(candidates(orders.source.path)), settled=False)
     assert file.verdict == "set-aside"
     assert file.reason is not None
     assert reason in file.reason

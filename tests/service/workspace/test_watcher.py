@@ -71,7 +71,10 @@ def test_a_stream_that_cannot_be_listed_gets_no_heartbeat_and_stops_no_other(
         (tmp_path / name).mkdir()
     a, b = (
         store.streams.add(
-            replace(stream_of(FilesSource("csv", str(tmp_path / name)), name=name), idle_timeout_us=SECOND_US)
+            replace(
+                stream_of(FilesSource("csv", str(tmp_path / name), settle_us=0), name=name),
+                idle_timeout_us=SECOND_US,
+            )
         )
         for name in ("A", "B")
     )
@@ -131,7 +134,7 @@ def test_a_directory_of_directories_is_logged_once(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "in").mkdir()
-    store.streams.add(stream_of(FilesSource("csv", str(tmp_path / "in")), name="A"))
+    store.streams.add(stream_of(FilesSource("csv", str(tmp_path / "in"), settle_us=0), name="A"))
     with closing(EventLog(tmp_path / "events.db")) as events:
         watcher = Watcher(store, Inputs(store, events), 1.0)
         watcher.run_once()

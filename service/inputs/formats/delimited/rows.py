@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from catalog.values.stream import Dialect
+from catalog.values.stream import FilesSource
 from service.errors import UnusableFile
 from service.inputs.formats.delimited.scan import (
     OPEN_QUOTE,
@@ -117,11 +117,12 @@ class CsvRows:
         head: Beginning of the text after the skipped lines.
     """
 
-    def __init__(self, path: str, dialect: Dialect):
+    def __init__(self, path: str, source: FilesSource):
+        dialect = source.dialect
         self._delimiter = ord(dialect.delimiter)
         self._quote = -1 if dialect.quote is None else ord(dialect.quote)
         self._escape = self._quote if dialect.escape is None else ord(dialect.escape)
-        self._blocks = text_blocks(path, dialect.encoding)
+        self._blocks = text_blocks(path, source)
         self._data, self._at, self._final = b"", 0, False
         #: Lines before the buffered data; rows before the last batch; the last batch itself.
         self._lines, self._rows = 0, 0
@@ -259,6 +260,8 @@ class CsvRows:
             elif self._final:
                 self._at = len(self._data)
                 return
+            elif len(self._data) - self._at > MAX_ROW_BYTES:
+                raise UnusableFile(f"line {skipped + 1} is longer than {MAX_ROW_BYTES >> 20} MB")
             else:
                 self._more()
 

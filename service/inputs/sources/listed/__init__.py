@@ -1,4 +1,4 @@
 """Listed files: found, inspected, and opened inside the source root.
 
-Doors: files, opened_file.
+Doors: changed_files, files, opened_file.
 """

@@ -7,13 +7,13 @@ when it is read.
 
 from __future__ import annotations
 
-import errno
 import glob
 import logging
 import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from catalog.times.clock import wall_clock_us
@@ -26,7 +26,7 @@ from service.inputs.formats.findings.bad_rows import BadRow, write_skipped_rows
 from service.inputs.formats.findings.facts import FileFacts
 from service.inputs.formats.text_input import first_line
 from service.inputs.partitions import ROW_BITS
-from service.inputs.sources.listed.opened_file import opened_file
+from service.inputs.sources.listed.opened_file import PASSING, opened_file
 from service.log import fields
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ _TEMPORARY_SUFFIXES: Final = (".tmp", ".temp", ".part", ".partial", ".inprogress
 #: verdicts of at most this many files.
 _FILES_PER_WRITE: Final = 256
 
-#: Errors that the file does not cause and that may no longer occur at the next listing.
-_PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ESTALE})
-
 #: Number of names that a warning shows.
 _SHOWN_ENTRIES: Final = 3
+
+#: Times ``settle_us`` that a bounded run waits for files that still change.
+_PATIENCE: Final = 10
 
 _MADE_UP: Final = ("/proc", "/sys")
 
@@ -76,8 +76,8 @@ def list_files(
     store: Store,
     stream: Stream,
     *,
-    settle_s: float = 0.0,
     known: set[str] | None = None,
+    settled: bool = True,
     tell: Callable[[Stream, SourceFile], None] = log_left_out,
     dead_letters: Folder | None = None,
 ) -> int:
@@ -88,10 +88,9 @@ def list_files(
     Args:
         store: Catalog that records them.
         stream: Stream with a ``files`` source.
-        settle_s: Seconds for which a file with a fault must be unchanged before it is recorded, since its
-            writer may still be writing it. With 0 it is recorded immediately.
         known: Paths that are listed already; newly listed paths are added. If None, the paths are read from
             the catalog; a caller that lists repeatedly should pass them.
+        settled: As in `judged_files`.
         tell: Function that is called with each file that is set aside or has skipped rows.
         dead_letters: Folder for skipped rows, or None to drop skipped rows.
 
@@ -103,11 +102,11 @@ def list_files(
     if known is None:
         known = store.source_files.paths(stream.id)
     found: list[SourceFile] = []
-    listed = _judge_again(store, stream, settle_s, tell, dead_letters)
+    listed = _judge_again(store, stream, settled, tell, dead_letters)
     new = sorted(path for path in set(candidates(stream.source.path)) - known if named(path) not in known)
     if not new:
         return listed
-    for entry in judged_files(stream, new, settle_s=settle_s, dead_letters=dead_letters):
+    for entry in judged_files(stream, new, settled=settled, dead_letters=dead_letters):
         if entry.verdict != "ok" or entry.skipped:
             tell(stream, entry)
         found.append(entry)
@@ -123,14 +122,14 @@ def list_files(
 def _judge_again(
     store: Store,
     stream: Stream,
-    settle_s: float,
+    settled: bool,
     tell: Callable[[Stream, SourceFile], None],
     dead_letters: Folder | None,
 ) -> int:
     """Inspect files marked for a retry; a file that is missing or still being written stays marked."""
     read = 0
     for former in store.source_files.to_retry(stream.id):
-        for found in judged_files(stream, [former.path], settle_s=settle_s, dead_letters=dead_letters):
+        for found in judged_files(stream, [former.path], settled=settled, dead_letters=dead_letters):
             store.source_files.judged_again(stream.id, former, found)
             if found.verdict == "ok":
                 read += 1
@@ -141,14 +140,15 @@ def _judge_again(
 
 
 def judged_files(
-    stream: Stream, paths: Sequence[str], *, settle_s: float = 0.0, dead_letters: Folder | None = None
+    stream: Stream, paths: Sequence[str], *, settled: bool = True, dead_letters: Folder | None = None
 ) -> Iterator[SourceFile]:
     """Inspect files and yield their entries, without recording anything in the catalog.
 
     Args:
         stream: Stream with a ``files`` source.
         paths: The files.
-        settle_s: As in `list_files`.
+        settled: Whether to leave out files that have changed within ``settle_us`` of the source, because
+            their writer may still be writing them.
         dead_letters: As in `list_files`.
 
     Yields:
@@ -157,9 +157,31 @@ def judged_files(
     assert isinstance(stream.source, FilesSource)
     with inspecting(stream, stream.source) as inspect:
         for path in paths:
-            entry = _judge(stream, path, inspect, settle_s, dead_letters)
+            entry = _judge(stream, path, inspect, settled, dead_letters)
             if entry is not None:
                 yield entry
+
+
+def unsettled_s(source: FilesSource, file: os.stat_result) -> float:
+    """Return seconds until a file has been unchanged for long enough; 0 if it has.
+
+    A modification time in the future says nothing, since it is of the clock of another machine.
+    """
+    left_s = file.st_mtime + source.settle_us / 1_000_000 - time.time()
+    return max(left_s, 0.0) if left_s <= 2 * source.settle_us / 1_000_000 else 0.0
+
+
+def wait_for_settled(source: FilesSource) -> None:
+    """Wait until the newest file has been unchanged for long enough, but not longer than a few times that."""
+    until_s = time.monotonic() + _PATIENCE * source.settle_us / 1_000_000
+    while time.monotonic() < until_s:
+        left_s = 0.0
+        for path in candidates(source.path):
+            with suppress(FileNotFoundError):
+                left_s = max(left_s, unsettled_s(source, os.stat(path)))
+        if not left_s:
+            return
+        time.sleep(min(left_s, max(until_s - time.monotonic(), 0.0)))
 
 
 def _append(store: Store, stream: Stream, found: list[SourceFile]) -> int:
@@ -286,17 +308,17 @@ def _in_short(error: Exception) -> str:
 
 
 def _judge(
-    stream: Stream, path: str, inspect: Inspect, settle_s: float, dead_letters: Folder | None
+    stream: Stream, path: str, inspect: Inspect, settled: bool, dead_letters: Folder | None
 ) -> SourceFile | None:
     """Inspect a file and return its entry, or None if it is missing or still being written."""
     bad: list[BadRow] | None = [] if stream.on_error == "skip-rows" else None
     latest_us = None if stream.max_ahead_us is None else wall_clock_us() + stream.max_ahead_us
     try:
         before = os.stat(path)
-        if not stat.S_ISREG(before.st_mode):
+        assert isinstance(stream.source, FilesSource)
+        if not stat.S_ISREG(before.st_mode) or (settled and unsettled_s(stream.source, before) > 0):
             return None
         try:
-            assert isinstance(stream.source, FilesSource)
             if named(path) != path:
                 raise UnusableFile("its name is not UTF-8; rename it")
             with opened_file(stream.source, path) as opened:
@@ -307,15 +329,13 @@ def _judge(
             return None
         except Exception as error:
             # Any error concerns only this file, unless the machine is short of a resource.
-            if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _PASSING):
+            if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in PASSING):
                 raise
             facts, reason, bad = FileFacts(0, None, None), _in_short(error), None
         after = os.stat(path)
     except FileNotFoundError:
         return None
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        return None
-    if (reason is not None or bad) and time.time() - before.st_mtime < settle_s:
         return None
     if bad and dead_letters is not None:
         write_skipped_rows(dead_letters, stream.name, path, before, bad)

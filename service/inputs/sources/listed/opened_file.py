@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from catalog.values.stream import FilesSource
 from service.errors import UnusableFile
+
+#: Errors that the file does not cause and that may no longer occur later.
+PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ESTALE})
+
+
+def change_of(path: str, size: int, mtime_ns: int) -> str | None:
+    """Return how a file differs from its listing, by size and modification time; None if it does not.
+
+    Raises:
+        OSError: The machine is short of a resource (``PASSING``).
+    """
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        if error.errno in PASSING:
+            raise
+        return "it is gone" if isinstance(error, FileNotFoundError) else f"{error.strerror}"
+    if not stat.S_ISREG(found.st_mode):
+        return "it is not a regular file any more"
+    if found.st_size != size:
+        return f"it had {size} bytes and has {found.st_size}"
+    return "it was written again" if found.st_mtime_ns != mtime_ns else None
 
 
 @contextmanager

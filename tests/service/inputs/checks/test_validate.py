@@ -36,7 +36,7 @@ def test_a_path_that_does_not_exist_names_the_nearest_that_does(tmp_path: Path) 
 
 def test_a_registered_source_is_absolute_and_has_a_start(tmp_path: Path) -> None:
     relative = resolve_source(files_stream(Path("data/../in")), base=tmp_path, now_us=7)
-    assert relative.source == FilesSource("parquet", str(tmp_path / "in"))
+    assert relative.source == FilesSource("parquet", str(tmp_path / "in"), settle_us=0)
     assert resolve_source(relative, base=Path("/else"), now_us=7) == relative
     started = resolve_source(stream_of(generator_of()), base=tmp_path, now_us=7)
     assert started.source == generator_of(start_us=7)

@@ -6,6 +6,7 @@ import functools
 import os
 import random
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.store.store import Store
-from catalog.values.stream import Column, Stream
+from catalog.values.stream import Column, FilesSource, Stream
 from service.errors import CorruptInput, FileRefused, UnusableFile, find_corrupt_input
 from service.inputs.formats.file_readers import READERS
 from service.inputs.formats.findings.facts import FileFacts
@@ -25,7 +26,7 @@ from service.inputs.formats.parquet import read_parquet
 from service.inputs.formats.parquet_footer import inspect_parquet
 from service.inputs.inputs import Inputs
 from service.inputs.partitions import Lane
-from service.inputs.sources.listed.files import list_files
+from service.inputs.sources.listed.files import list_files, unsettled_s, wait_for_settled
 from tests.examples import examples
 from tests.service.inputs.streams import TS_K_V, files_stream, read_all, reasons, rows_from
 
@@ -71,15 +72,24 @@ def test_broken_files_are_set_aside_with_a_reason_and_the_others_are_read(store:
     assert read_all(store, stream).column("k").to_pylist() == [0, 1, 2]
 
 
-def test_a_file_that_looks_broken_may_be_given_time_to_become_whole(store: Store, folder: Path) -> None:
-    stream = store.streams.add(files_stream(folder))
-    pq.write_table(rows_from(0, 3), folder / "x.parquet")
-    whole = (folder / "x.parquet").read_bytes()
-    (folder / "x.parquet").write_bytes(whole[:-9])
-    assert list_files(store, stream, settle_s=3600) == 0
-    (folder / "x.parquet").write_bytes(whole)
-    assert list_files(store, stream, settle_s=3600) == 1
-    assert reasons(store, stream) == {}
+@pytest.mark.parametrize(("age_s", "listed"), [(0, 0), (3500, 0), (3700, 1), (-3500, 0), (-9000, 1)])
+def test_a_file_that_still_changes_is_not_listed(store: Store, folder: Path, age_s: int, listed: int) -> None:
+    stream = store.streams.add(files_stream(folder, settle_us=3_600_000_000))
+    (folder / "x.parquet").write_text("half a file")
+    moment_s = time.time() - age_s
+    os.utime(folder / "x.parquet", (moment_s, moment_s))
+    assert list_files(store, stream) == listed
+    assert list_files(store, stream, settled=False) == 1 - listed
+
+
+def test_a_run_waits_until_its_files_are_settled(folder: Path) -> None:
+    source = FilesSource("csv", str(folder), settle_us=50_000)
+    for age_s in (3600, 0):
+        (folder / "x").write_text("")
+        moment_s = time.time() - age_s
+        os.utime(folder / "x", (moment_s, moment_s))
+        wait_for_settled(source)
+        assert unsettled_s(source, os.stat(folder / "x")) == 0
 
 
 def test_a_corrupt_body_stops_the_read_and_names_the_file_to_set_aside(store: Store, folder: Path) -> None:
@@ -214,7 +224,7 @@ def test_no_batch_goes_beyond_a_bad_file_of_a_stream_that_stops(store: Store, fo
         pq.write_table(rows_from(int(name), 1), folder / f"{name}.parquet")
     (folder / "1.parquet").write_text("no Parquet")
     assert list_files(store, stream) == 3
-    inputs = Inputs(store, None)
+    inputs = Inputs(store, None, bounded=True)
     assert [piece.position for piece in inputs.pending(Lane(stream), 0, 1)] == [0]
     with pytest.raises(
         FileRefused, match=f'file "{folder}/1.parquet" of stream "S" is bad: it is not a valid'

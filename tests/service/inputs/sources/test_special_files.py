@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(20)
 
 def stream(path: Path | str) -> Stream:
     columns = (Column("ts", "timestamp"), Column("k", "bigint"))
-    return Stream(1, "s", columns, "ts", 0, FilesSource("jsonl", str(path)))
+    return Stream(1, "s", columns, "ts", 0, FilesSource("jsonl", str(path), settle_us=0))
 
 
 @pytest.fixture

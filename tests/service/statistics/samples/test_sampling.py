@@ -124,7 +124,7 @@ def sampled(
     files_per_batch: int | None = None,
 ) -> Profile:
     streams = [
-        stream_of(n, name, FilesSource(file_format, str(directory / name), files_per_batch))
+        stream_of(n, name, FilesSource(file_format, str(directory / name), files_per_batch, settle_us=0))
         for n, name in ((1, "A"), (2, "B"))
     ]
     return sample_profile(WorkloadRows(lambda: NOW_US), streams, queries, clock_us=lambda: NOW_US)
@@ -332,7 +332,9 @@ def test_listed_files_are_sampled_once_until_there_are_many_more(tmp_path: Path)
         streams = []
         for name in "AB":
             write_parts(rows_of(rng, 1_000, 10), tmp_path / name, 10)
-            stream = store.streams.add(stream_of(0, name, FilesSource("parquet", str(tmp_path / name))))
+            stream = store.streams.add(
+                stream_of(0, name, FilesSource("parquet", str(tmp_path / name), settle_us=0))
+            )
             list_files(store, stream)
             streams.append(stream)
         source, cache = Counting(CatalogRows(store)), SampleCache()
@@ -359,7 +361,7 @@ def test_a_long_listing_is_seen_at_both_ends(tmp_path: Path) -> None:
     with Store.open(prepared(f"sqlite:///{tmp_path / 'catalog.db'}")) as store:
         directory = tmp_path / "A"
         directory.mkdir()
-        stream = store.streams.add(stream_of(0, "A", FilesSource("parquet", str(directory))))
+        stream = store.streams.add(stream_of(0, "A", FilesSource("parquet", str(directory), settle_us=0)))
         rng = np.random.default_rng(5)
         for n in range(3 * EDGE_FILES):
             gap_us = 1_000 if n < 2 * EDGE_FILES else 100
