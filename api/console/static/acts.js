@@ -1,7 +1,7 @@
 // Buttons that make changes, and the display of refusals.
 
 import { Problem, patch, post, remove } from "./api.js";
-import { h } from "./dom.js";
+import { h, underlined } from "./dom.js";
 import { live } from "./live.js";
 
 /** Seconds to wait for a change to be in force; after that it is answered as accepted. */
@@ -25,7 +25,7 @@ export function refusal(error) {
     hint && h("p", {}, hint),
     faults.map((fault) => [
       fault.detail !== detail && h("p", {}, fault.detail),
-      fault.underline && h("pre", {}, fault.underline),
+      fault.underline && underlined(fault.underline),
       fault.hint && fault.hint !== hint && h("p", {}, fault.hint),
     ]));
 }

@@ -30,6 +30,18 @@ export function put(element, ...children) {
   element.replaceChildren(...present(children));
 }
 
+/** The offset in a text of JavaScript, of UTF-16, after some characters as the API counts them. */
+export const offsetOf = (text, characters) => [...text].slice(0, characters).join("").length;
+
+/** The line of a fault with its place marked, as the API underlines it with carets; lines may wrap. */
+export function underlined(underline) {
+  const [line, carets = ""] = underline.split("\n");
+  const found = /^( *)(\^+)/.exec(carets);
+  if (found === null) return h("pre", {}, underline);
+  const [from, to] = [found[1].length, found[0].length].map((at) => offsetOf(line, at));
+  return h("pre", {}, line.slice(0, from), h("mark", {}, line.slice(from, to) || "\u00a0"), line.slice(to));
+}
+
 /** Set a text only if it differs, to avoid a new layout. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;

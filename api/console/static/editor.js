@@ -1,6 +1,6 @@
 // An editor for CQL: marks the place that is wrong, completes streams, columns and words of the language.
 
-import { h } from "./dom.js";
+import { h, offsetOf } from "./dom.js";
 
 const WORDS = ["SELECT", "FROM", "WHERE", "AND", "OR", "NOT", "AS", "RANGE", "SECONDS", "MINUTES", "HOURS", "DAYS", "NOW", "UNBOUNDED", "BETWEEN", "IN", "IS NULL", "LIKE"];
 const MOST = 8;
@@ -19,9 +19,10 @@ export class Editor {
     this.list = h("ul", { class: "completions", id: `${id}-list`, role: "listbox", "aria-label": "Completions", hidden: true });
     this.element = h("div", { class: "editor" }, h("label", { for: id }, label),
       h("div", { class: "stack" }, this.behind, this.area, this.list),
-      h("p", { class: "note", id: `${id}-help` }, "Completions appear while you type; arrow keys and Enter take one, Escape closes them, Ctrl+Space opens them."));
+      h("p", { class: "note", id: `${id}-help` }, "Completions appear while you type: Tab takes the first, arrow keys and Enter another one, Escape closes them, Ctrl+Space opens them."));
     this.fault = null;
-    this.chosen = 0;
+    /** Index of the completion that Enter takes; -1 until the viewer has chosen one, since Enter also begins a line. */
+    this.chosen = -1;
     this.area.addEventListener("input", () => {
       this.mark(null);
       this._complete(false);
@@ -29,6 +30,7 @@ export class Editor {
     });
     this.area.addEventListener("scroll", () => { this.behind.scrollTop = this.area.scrollTop; });
     this.area.addEventListener("blur", () => setTimeout(() => this._close(), 150));
+    this.area.addEventListener("click", () => this._close());
     this.area.addEventListener("keydown", (event) => this._key(event));
     this.onChange = onChange;
   }
@@ -56,11 +58,11 @@ export class Editor {
     this.area.setAttribute("aria-invalid", "true");
   }
 
+  /** Start and end of a fault in the text. */
   place({ line, column, underline }) {
-    const lines = this.text.split("\n");
-    const from = lines.slice(0, line - 1).reduce((sum, each) => sum + each.length + 1, 0) + column - 1;
-    const carets = /\^+/.exec(underline ?? "")?.[0].length ?? 1;
-    return [Math.min(from, this.text.length), Math.min(from + carets, this.text.length)];
+    const before = this.text.split("\n").slice(0, line - 1).reduce((sum, each) => sum + each.length + 1, 0);
+    const carets = /\^+$/.exec(underline ?? "")?.[0].length ?? 1;
+    return [column - 1, column - 1 + carets].map((at) => Math.min(before + offsetOf(this.text.slice(before), at), this.text.length));
   }
 
   /** Put the caret on the fault. */
@@ -79,11 +81,15 @@ export class Editor {
     for (const stream of streams) {
       aliases.set(stream.name.toLowerCase(), stream);
       const found = new RegExp(`\\b${stream.name}\\b\\s*\\[[^\\]]*\\]\\s*(?:AS\\s+)?([A-Za-z_]\\w*)`, "i").exec(this.text);
-      if (found) aliases.set(found[1].toLowerCase(), stream);
+      if (found && !WORDS.includes(found[1].toUpperCase())) aliases.set(found[1].toLowerCase(), stream);
     }
     const dotted = /([A-Za-z_]\w*)\.\w*$/.exec(before);
     let all;
-    if (dotted) {
+    if (/\bAS\s+\w*$/i.test(before)) all = [];
+    else if (/\]\s*\w*$/.test(before)) {
+      // After a window comes a new name, or the next word of the language.
+      all = WORDS.map((word) => [word, "word"]);
+    } else if (dotted) {
       const stream = aliases.get(dotted[1].toLowerCase());
       all = stream ? Object.entries(stream.columns) : [];
     } else if (/\b(FROM|,)\s*\w*$/i.test(before) && /\bFROM\b/i.test(before) && !/\bWHERE\b/i.test(before)) {
@@ -104,14 +110,20 @@ export class Editor {
       return;
     }
     this.typed = typed;
-    this.chosen = 0;
     this.list.replaceChildren(...found.map(([text, kind], index) => h("li", {
-      role: "option", id: `${this.list.id}-${index}`, "aria-selected": String(index === 0),
+      role: "option", id: `${this.list.id}-${index}`, "aria-selected": "false",
       onpointerdown: (event) => { event.preventDefault(); this._take(text); },
     }, h("span", {}, text), " ", h("span", { class: "note" }, kind))));
     this.found = found;
     this.list.hidden = false;
-    this.area.setAttribute("aria-activedescendant", `${this.list.id}-0`);
+    this._choose(asked ? 0 : -1);
+  }
+
+  _choose(index) {
+    this.chosen = index;
+    [...this.list.children].forEach((option, at) => option.setAttribute("aria-selected", String(at === index)));
+    if (index < 0) this.area.removeAttribute("aria-activedescendant");
+    else this.area.setAttribute("aria-activedescendant", `${this.list.id}-${index}`);
   }
 
   _close() {
@@ -121,26 +133,27 @@ export class Editor {
 
   _take(text) {
     const at = this.area.selectionStart;
-    this.area.setRangeText(text, at - this.typed.length, at, "end");
+    this.area.setSelectionRange(at - this.typed.length, at);
+    // As if it were typed, so that it can be undone; setRangeText would forget what came before.
+    document.execCommand("insertText", false, text);
     this._close();
-    this.mark(null);
-    this.onChange();
   }
 
   _key(event) {
+    if (event.isComposing) return;
     if (event.key === " " && event.ctrlKey) {
       event.preventDefault();
       this._complete(true);
     } else if (this.list.hidden) return;
     else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       event.preventDefault();
-      const step = event.key === "ArrowDown" ? 1 : -1;
-      this.chosen = (this.chosen + step + this.found.length) % this.found.length;
-      [...this.list.children].forEach((option, index) => option.setAttribute("aria-selected", String(index === this.chosen)));
-      this.area.setAttribute("aria-activedescendant", `${this.list.id}-${this.chosen}`);
-    } else if (event.key === "Enter" || event.key === "Tab") {
+      const { length } = this.found;
+      this._choose(event.key === "ArrowDown" ? (this.chosen + 1) % length : (Math.max(this.chosen, 0) - 1 + length) % length);
+    } else if (event.key === "Tab" && !event.shiftKey || event.key === "Enter" && this.chosen >= 0) {
       event.preventDefault();
-      this._take(this.found[this.chosen][0]);
+      this._take(this.found[Math.max(this.chosen, 0)][0]);
+    } else if (event.key === "Enter" || event.key.startsWith("Arrow") || event.key === "Home" || event.key === "End") {
+      this._close();
     } else if (event.key === "Escape") {
       event.stopPropagation();
       this._close();

@@ -3,7 +3,7 @@
 import { Problem, get, getAll, post } from "./api.js";
 import { action, addQuery, editQuery, migrate, refusal } from "./acts.js";
 import { Chain, axes, clocksOf, scalesOf } from "./chain.js";
-import { bytes, count, cpu, h, later, plural, put, short } from "./dom.js";
+import { bytes, count, cpu, h, later, plural, put, short, underlined } from "./dom.js";
 import { Editor } from "./editor.js";
 import { live } from "./live.js";
 
@@ -130,7 +130,7 @@ class WhatIfScreen {
     put(this.verdict, h("p", { class: "bad" }, h("strong", {}, `✗ ${error.message}`)),
       error.document.explanation && h("p", {}, error.document.explanation),
       error.hint && h("p", {}, error.hint),
-      fault?.underline && h("pre", {}, fault.underline),
+      fault?.underline && underlined(fault.underline),
       fault && h("button", { type: "button", onclick: () => this.editor.goTo(fault) }, `Go to line ${fault.line}, column ${fault.column}`));
     put(this.outcome, h("h2", {}, "Effect"), h("p", { class: "note" }, "What the change would do is shown once the query is right."));
   }

@@ -67,13 +67,66 @@ def test_streams_and_columns_are_completed(page: Page) -> None:
     editor.press("End")
     page.keyboard.type("pay")
     expect(page.get_by_role("option", name="payments stream")).to_be_visible()
-    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
     page.keyboard.type(" [RANGE 1 MINUTE] p WHERE o.id = p.ord")
     page.get_by_role("option", name="order_id bigint").click()
 
     expect(editor).to_have_value(
         "SELECT o.id FROM orders [RANGE 1 MINUTE] o, payments [RANGE 1 MINUTE] p WHERE o.id = p.order_id"
     )
+    expect(page.get_by_text("The query can run")).to_be_visible()
+    page.keyboard.press("Control+z")
+    expect(editor).to_have_value(re.compile(r"o\.id = p\.(ord)?$"))
+
+
+@pytest.mark.parametrize(
+    ("typed", "taken"),
+    [
+        (["payments [NOW] p", "Enter", "WHERE"], "payments [NOW] p\nWHERE"),
+        (["payments [NOW] AS p", "Enter", "WHERE"], "payments [NOW] AS p\nWHERE"),
+        (["SELECT o", "Enter", "FROM"], "SELECT o\nFROM"),
+        (["SELECT o", "ArrowDown", "Enter"], "SELECT orders"),
+        (["SELECT o", "ArrowDown", "ArrowDown", "Enter"], "SELECT OR"),
+        (["SELECT o", "Tab"], "SELECT orders"),
+        (["SELECT o", "Escape", "Enter", "x"], "SELECT o\nx"),
+        (["SELECT o", "ArrowLeft", "Enter", "x"], "SELECT \nxo"),
+        (["SELECT o", "Control+Space", "Enter"], "SELECT orders"),
+    ],
+)
+def test_enter_begins_a_line_unless_a_completion_was_chosen(page: Page, typed: list[str], taken: str) -> None:
+    page.goto("/console/#/whatif")
+    page.get_by_text("Streams and their columns").click()
+    expect(page.get_by_text("order_id bigint")).to_be_visible()
+    editor = page.get_by_label("Query in CQL")
+    editor.focus()
+    for each in typed:
+        if re.fullmatch(r"Enter|Tab|Escape|Arrow\w+|Control\+\w+", each):
+            page.keyboard.press(each)
+        else:
+            page.keyboard.type(each)
+
+    expect(editor).to_have_value(taken)
+
+
+def test_a_fault_is_marked_in_lines_that_wrap_and_after_characters_beyond_16_bits(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/console/#/whatif")
+    editor = page.get_by_label("Query in CQL")
+    wide = " OR ".join(f"o.total = {n}" for n in range(40))
+    editor.fill(f"SELECT '\N{CHICKEN}' AS hen, o.totl {JOIN.format(10, 1)} AND ({wide})")
+
+    expect(page.locator(".behind mark")).to_have_text("totl")
+    expect(page.locator(".verdict mark")).to_have_text("totl")
+    layouts = page.evaluate(
+        """() => [".stack textarea", ".behind"].map((name) => {
+          const { scrollHeight, clientWidth } = document.querySelector(name);
+          const style = getComputedStyle(document.querySelector(name));
+          return [clientWidth, scrollHeight, style.fontSize, style.scrollbarGutter].join();
+        })"""
+    )
+    assert layouts[0] == layouts[1]
+    page.get_by_role("button", name="Go to line 1").click()
+    page.keyboard.type("total")
     expect(page.get_by_text("The query can run")).to_be_visible()
 
 
