@@ -30,7 +30,7 @@ def test_a_file_set_aside_is_told_until_it_is_corrected_and_retried(service: Ser
     (tmp_path / "in").mkdir()
     file = tmp_path / "in" / "1.csv"
     file.write_text("ts,k\n2024-05-01T08:00:00Z,1\n2024-05-01T08:00:01Z,one\n")
-    source = {"type": "files", "format": "csv", "path": str(tmp_path / "in")}
+    source = {"type": "files", "format": "csv", "path": str(tmp_path / "in"), "settle": 0}
     service.made("POST", "/streams", stream_document("A", **source))
     list_files(service.store, service.workspace.streams.get("A"))
     reason = "row 2 (line 3), column \"k\": 'one' is not an integer of 64 bits"

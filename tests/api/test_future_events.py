@@ -69,7 +69,7 @@ def test_a_file_with_rows_from_the_future_is_set_aside_unless_the_stream_allows_
 ) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.jsonl").write_text('{"ts": "2999-01-01T00:00:00Z", "k": 1}\n')
-    source = {"type": "files", "format": "jsonl", "path": str(tmp_path / "in")}
+    source = {"type": "files", "format": "jsonl", "path": str(tmp_path / "in"), "settle": 0}
     service.made("POST", "/streams", stream_document("any") | {"source": source, "max_ahead": None})
     assert service.made("POST", "/streams", stream_document("near") | {"source": source})["max_ahead"] == "1d"
     listed = {}

@@ -104,7 +104,7 @@ def test_the_files_of_a_stream_and_where_it_begins_come_with_it(service: Service
     (tmp_path / "in").mkdir()
     for number in range(3):
         (tmp_path / "in" / f"{number}.csv").write_text("ts,k\n2026-01-01T00:00:00Z,1\n")
-    files = {"type": "files", "format": "csv", "path": str(tmp_path / "in")}
+    files = {"type": "files", "format": "csv", "path": str(tmp_path / "in"), "settle": 0}
     for name, start, position in (("old", "earliest", 0), ("new", "latest", 3)):
         service.made("POST", "/streams", stream_document(name, **files) | {"start": start})
         stream = service.store.streams.get(name)

@@ -59,7 +59,7 @@ def store(store: Store, tmp_path: Path) -> Store:
         )
         pq.write_table(table, directory / "0.parquet")
         columns = (Column("ts", "timestamp"), Column("k", "bigint"), Column("v", "double"))
-        source = FilesSource("parquet", str(directory), None)
+        source = FilesSource("parquet", str(directory), settle_us=0)
         by_name[name] = store.streams.add(Stream(0, name, columns, "ts", 0, source))
         list_files(store, by_name[name])
     with store.transaction():

@@ -121,7 +121,7 @@ def test_a_stream_reads_the_files_of_a_sink_with_their_event_times(
         "name": "X",
         "columns": {"k": "bigint", "s": "string", "d": "decimal(5,2)", "_event_time": "timestamp"},
         "event_time": "_event_time",
-        "source": {"type": "files", "format": source, "path": str(tmp_path / "x")},
+        "source": {"type": "files", "format": source, "path": str(tmp_path / "x"), "settle": 0},
     }
     stream = StreamDocument.model_validate(document).to_stream()
     (listed,) = judged_files(stream, sorted(candidates(stream.source.path)))
