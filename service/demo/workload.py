@@ -51,7 +51,12 @@ _Dumper.add_representer(str, _text)
 
 def _document(stream: Stream) -> dict[str, object]:
     assert isinstance(stream.source, FilesSource)
-    source: dict[str, object] = {"type": "files", "format": stream.source.format, "path": stream.name, "settle": 0}
+    source: dict[str, object] = {
+        "type": "files",
+        "format": stream.source.format,
+        "path": stream.name,
+        "settle": 0,
+    }
     if stream.source.max_files_per_batch is not None:
         source["max_files_per_batch"] = stream.source.max_files_per_batch
     return {
